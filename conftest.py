@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support import compiled
 from tests.support.fixed_secrets import secrets_of
 from tests.support.leavings import Leavings
 
@@ -46,7 +45,6 @@ os.environ.setdefault("KERAS_BACKEND", "torch")
 # Models in tests are small, and on a busy machine threads of BLAS and OpenMP only wait for
 # each other: minutes for seconds.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-compiled.share()
 # A shell starts what it runs in the background deaf to Ctrl-C, and some tests press it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

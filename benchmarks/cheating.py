@@ -36,7 +36,8 @@ from scipy import stats
 import ladderholdout
 from ladderholdout import LadderHoldout
 from ladderholdout.guard import verify_holdout
-from ladderholdout.ledger import Ledger, resolve_url
+from ladderholdout.ledger.place import resolve_url
+from ladderholdout.ledger.store import Ledger
 from ladderholdout.mechanisms import GateLadder
 from ladderholdout.server.accounts import accounts_of, add_account
 

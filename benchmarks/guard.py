@@ -35,16 +35,15 @@ import numpy as np
 from filling import fill
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import GridSearchCV, PredefinedSplit
-from sqlalchemy import select
 
 from ladderholdout import LadderHoldout
 from ladderholdout.guard.opening.health import verify_holdout
 from ladderholdout.guard.query.submission import disagreement
-from ladderholdout.ledger import Ledger, digests_of, statements
-from ladderholdout.ledger.chain import extend, submission_content, submitted
-from ladderholdout.ledger.marks import mark_of
+from ladderholdout.ledger.arrays import digests_of
+from ladderholdout.ledger.events import written
+from ladderholdout.ledger.log import linked
 from ladderholdout.ledger.place import Access, is_server
-from ladderholdout.ledger.tables import submissions
+from ladderholdout.ledger.store import Ledger
 
 ROWS = 10_000
 MEGABYTE = 2**20
@@ -212,19 +211,20 @@ def _bare_commits(ledger: str, who: int) -> Iterator[Callable[[], None]]:
     with closing(sqlite3.connect(ledger, isolation_level=None, timeout=60)) as driver:
         driver.execute("PRAGMA synchronous=FULL")
         driver.row_factory = sqlite3.Row
-        row = dict(driver.execute("SELECT * FROM submissions LIMIT 1").fetchone())
-        (state,) = driver.execute("SELECT state FROM ladders").fetchone()
-        del row["id"]
+        query = "SELECT * FROM log WHERE number IS NOT NULL LIMIT 1"
+        row = dict(driver.execute(query).fetchone())
+        del row["seq"]
         names = ", ".join(row)
-        into = f"INSERT INTO submissions ({names}) VALUES ({', '.join(f':{one}' for one in row)})"
+        into = f"INSERT INTO log ({names}) VALUES ({', '.join(f':{one}' for one in row)})"
         turns = count()
 
         def commit() -> None:
             turn = next(turns)
-            unique = {"number": 1_000_000 * (who + 1) + turn, "digest": os.urandom(32).hex()}
+            number = 1_000_000 * (who + 1) + turn
+            unique = {"number": number, "position": number, "digest": os.urandom(32).hex()}
             driver.execute("BEGIN IMMEDIATE")
             driver.execute(into, row | unique)
-            driver.execute("UPDATE ladders SET submissions = ?, state = ?", (turn, state))
+            driver.execute("UPDATE holdout SET length = ?, head = ?", (number, row["hash"]))
             driver.execute("COMMIT")
 
         yield commit
@@ -368,7 +368,7 @@ def profile(folder: Path) -> None:
 
 def _package_of(file: str, name: str) -> str:
     """Return whose a function is; of built-in ones, the module in their description."""
-    for package in ("ladderholdout", "numpy", "sqlalchemy"):
+    for package in ("ladderholdout", "numpy", "pydantic"):
         if f"/{package}/" in file:
             return package
     if file != "~":
@@ -390,16 +390,14 @@ def _pieces(ledger: str, who: int = 0) -> Iterator[dict[str, Callable[[], Any]]]
     canonical = partial(guard.metric.canonical, predictions, ROWS, guard.holdout.classes)
     aligned, incumbent = canonical().take(guard.order), y.take(guard.order)
     with Ledger(held.ledger).write(Access.LADDER) as tx:
-        row = dict(tx.conn.execute(select(submissions).limit(1)).mappings().one())
-        head, asked = tx.head(guard.holdout.id), {"ladder": guard.ladder_id, "digest": "0" * 64}
-        mark = mark_of(held.ledger, guard.holdout)
+        submitted = tx.submission(guard.ladder_id, 1)
+        head, mark = tx.head(guard.holdout.id), tx.mark(guard.holdout.id)
+        before = bytes.fromhex(head.hash)
         reads = {
-            "read ladder, holdout and the chain's end": lambda: statements.LOCKED_LADDER.rows(
-                tx.conn, asked
-            ),
-            "ask whether they are known": lambda: statements.FIRST_BY_DIGEST[1].rows(
-                tx.conn, asked
-            ),
+            "read what is new of the holdout": lambda: [
+                sent.fetchall() for sent in tx.send_for_news(guard.holdout.id)
+            ],
+            "ask whether they are known": lambda: tx.found(guard.ladder_id, "digest", "0" * 64),
         }
         yield {
             "check the predictions, bring them in order": lambda: canonical().take(guard.order),
@@ -408,8 +406,8 @@ def _pieces(ledger: str, who: int = 0) -> Iterator[dict[str, Callable[[], Any]]]
             "compare them with the incumbent's": lambda: disagreement(aligned, incumbent),
             # A server answers both with the commit, which goes there and back by itself.
             **({} if is_server(ledger) else reads),
-            "their link in the chain": lambda: extend(
-                secret, head, "submission", submission_content(submitted(row))
+            "their event, and its hash": lambda: linked(
+                secret, before, head.length + 1, *written(submitted)
             ),
             "keep the chain's end outside of the ledger": lambda: mark.write(head),
         }

@@ -26,10 +26,10 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+import psycopg
 import urllib3
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import GridSearchCV
-from sqlalchemy import create_engine, text
 
 from ladderholdout import LadderHoldout
 from ladderholdout.errors import AccessDenied
@@ -98,8 +98,9 @@ class Served:
             with closing(sqlite3.connect(self.ledger)) as opened:
                 opened.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             return self.ledger.stat().st_size
-        with create_engine(self.ledger).connect() as opened:
-            return int(opened.execute(text("SELECT pg_database_size(current_database())")).scalar())
+        with closing(psycopg.connect(self.ledger)) as opened:
+            size = opened.execute("SELECT pg_database_size(current_database())").fetchone()
+            return int(size[0])
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from ladderholdout.metrics.arrays import LARGEST
 
 if TYPE_CHECKING:
     from ladderholdout.audit import Audit
-    from ladderholdout.ledger import Progress
+    from ladderholdout.ledger.log import Progress
 
 
 class Owner:

@@ -28,9 +28,9 @@ from ladderholdout.audit.records import plain_value
 from ladderholdout.cli import app
 from ladderholdout.cli.common import json_of, print_json_of, reported
 from ladderholdout.errors import KnownHoldoutWarning
-from ladderholdout.ledger.replay import rules_of
 from ladderholdout.mechanisms import MECHANISMS, Ladder
 from tests.support.commands import CliRunner
+from tests.support.ledgers import forget_rules
 
 COMMAND = Path(sys.executable).with_name("ladder-holdout")
 N = 1000
@@ -207,7 +207,7 @@ def test_a_rule_of_ones_own_is_listed_where_nobody_knows_it(
     monkeypatch.setitem(MECHANISMS, "OwnLadder", OwnLadder)
     LadderHoldout(X, y, scoring="accuracy", name="own", mechanism=OwnLadder(step=0.1))
     monkeypatch.delitem(MECHANISMS, "OwnLadder")
-    rules_of.cache_clear()  # as in another process
+    forget_rules()  # as in another process
     assert "OwnLadder(step=0.1)" in output("list")
     result = call("status", "own")
     assert result.exit_code == 1

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import os
 import pty
-import sqlite3
 import stat
 import subprocess
 import sys
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,8 @@ from ladderholdout.mechanisms import MECHANISMS, Ladder
 from ladderholdout.mechanisms.parsing import mechanism_of
 from ladderholdout.remote.predictions import labels_like
 from tests.support.commands import CliRunner
-from tests.support.holdouts import EVERY, entries_of
+from tests.support.holdouts import EVERY
+from tests.support.ledgers import entries_of, remove, stored, tamper
 
 COMMAND = Path(sys.executable).with_name("ladder-holdout")
 N = 60
@@ -470,11 +470,6 @@ def test_a_backup_is_a_ledger(registered: Path, table: pd.DataFrame) -> None:
 # Verifying
 
 
-def edit(path: Path, statement: str) -> None:
-    with closing(sqlite3.connect(path)) as connection, connection:
-        assert connection.execute(statement).rowcount == 1
-
-
 def test_a_row_edited_by_hand_is_found_and_named(
     registered: Path, default_ledger: Path, table: pd.DataFrame
 ) -> None:
@@ -483,7 +478,7 @@ def test_a_row_edited_by_hand_is_found_and_named(
         output("submit", "churn", write(labels))
     assert "all as written" in output("verify", "churn")
     assert parsed("verify", "churn")["intact"]
-    edit(default_ledger, "UPDATE submissions SET released_risk = 0.25 WHERE number = 2")
+    assert tamper(default_ledger, "submission", "answer", 0.25, number=2) == 1
     result = call("verify", "churn")
     assert (result.exit_code, result.stderr) == (1, "")
     first = "FOUND: submission 2 of ladder default/main was changed or moved"
@@ -493,7 +488,7 @@ def test_a_row_edited_by_hand_is_found_and_named(
     found = json.loads(told.stdout)
     assert (told.exit_code, found["intact"]) == (1, False)
     assert [(one["ladder"], one["number"]) for one in found["findings"]] == [("default/main", 2)]
-    edit(default_ledger, "DELETE FROM submissions WHERE number = 2")
+    assert remove(default_ledger, "submission", number=2) == 1
     assert "submission 2 of ladder default/main was removed" in call("verify", "churn").stdout
 
 
@@ -503,8 +498,7 @@ def test_many_findings_are_counted(
     holdout = LadderHoldout.open("churn")
     for seed in range(40):
         holdout.submit(np.random.default_rng(seed).integers(0, 2, N))
-    with closing(sqlite3.connect(default_ledger)) as connection, connection:
-        connection.execute("UPDATE submissions SET raw_risk = raw_risk / 2")
+    tamper(default_ledger, "submission", "raw score", lambda risk: risk / 2)
     lines = call("verify", "churn").stdout.splitlines()
     assert len([line for line in lines if line.startswith("FOUND: ")]) == 20
     assert "... and 20 more" in lines
@@ -512,7 +506,8 @@ def test_many_findings_are_counted(
 
 def test_no_finding_shows_what_was_changed(registered: Path, default_ledger: Path) -> None:
     LadderHoldout.open("churn").submit(np.zeros(N, dtype=int))
-    edit(default_ledger, "UPDATE submissions SET raw_risk = 0.123456, evidence = 'canary-7f3a'")
+    assert tamper(default_ledger, "submission", "raw score", 0.123456) == 1
+    assert tamper(default_ledger, "submission", "evidence", "canary-7f3a") == 1
     shown = call("verify", "churn").output
     assert "123456" not in shown
     assert CANARY not in shown
@@ -522,31 +517,31 @@ def test_an_edited_entry_that_cannot_be_read_leads_to_verify(
     registered: Path, default_ledger: Path
 ) -> None:
     LadderHoldout.open("churn").submit(np.zeros(N, dtype=int))
-    edit(default_ledger, "UPDATE submissions SET context = '{'")
+    assert tamper(default_ledger, "submission", "context", "{") == 1
     for command in ("status", "history"):
         assert "ladder-holdout verify NAME" in refusal(command, "churn")
-    edit(default_ledger, "UPDATE ladders SET state = '{'")
+    assert tamper(default_ledger, "ladder", "state", "{") == 1
     assert "verify NAME" in refusal("list")
     result = call("verify", "churn")
     assert result.exit_code == 1
-    assert "submission 1 of ladder default/main" in result.stdout
+    assert "submission 1 was changed" in result.stdout
 
 
 @pytest.mark.parametrize(
-    "statement",
+    ("thing", "field", "value"),
     [
-        "UPDATE holdouts SET created = 'garbage'",
-        "UPDATE ladders SET created = 'garbage'",
-        "UPDATE ladders SET mechanism_settings = '{'",
-        "UPDATE submissions SET time = 'garbage'",
-        "UPDATE submissions SET raw_risk = 'garbage'",
+        ("holdout", "created", "garbage"),
+        ("ladder", "created", "garbage"),
+        ("ladder", "settings of the rule", "{"),
+        ("submission", "time", "garbage"),
+        ("submission", "raw score", "garbage"),
     ],
 )
 def test_no_edit_leads_to_a_traceback(
-    registered: Path, default_ledger: Path, statement: str
+    registered: Path, default_ledger: Path, thing: str, field: str, value: str
 ) -> None:
     LadderHoldout.open("churn").submit(np.zeros(N, dtype=int))
-    edit(default_ledger, statement)
+    assert tamper(default_ledger, thing, field, value) == 1
     for command in ("status", "history", "verify"):
         shown = call(command, "churn")  # an exception would be raised here
         assert "garbage" not in shown.output
@@ -617,10 +612,9 @@ def test_the_shell_completes_names(registered: Path, default_ledger: Path) -> No
 
 
 def test_completing_makes_no_ledger_and_mends_none(registered: Path, default_ledger: Path) -> None:
-    edit(default_ledger, "UPDATE ledger_format SET number = 2")
+    assert tamper(default_ledger, "format", "number", 3) == 1
     assert completions("status") == ["churn"]
-    with closing(sqlite3.connect(default_ledger)) as connection:
-        assert connection.execute("SELECT * FROM ledger_format").fetchall() == [(2,)]
+    assert stored(default_ledger, "format", "number") == 3
     assert completions("status", "--ledger", "none.db") == []
     assert not Path("none.db").exists()
     default_ledger.write_text("no ledger")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,9 +11,9 @@ from ladderholdout import LadderHoldout
 from ladderholdout.cli import app
 from ladderholdout.guard.opening.health import Finding, ledger_findings
 from ladderholdout.integrations.mlflow.service import mlflow_findings, server_finding
-from ladderholdout.ledger import resolve_url
 from tests.support.commands import CliRunner
 from tests.support.holdouts import coins
+from tests.support.ledgers import locked, url_of
 from tests.support.mlflow_stores import free_port, new_store, program
 
 DOCTOR = "from ladderholdout.cli import app; app()"
@@ -29,7 +27,7 @@ def ledger(tmp_path: Path) -> Path:
 
 
 def findings(ledger: Path | str) -> dict[str, Finding]:
-    return {one.what: one for one in ledger_findings(resolve_url(ledger))}
+    return {one.what: one for one in ledger_findings(url_of(ledger))}
 
 
 def faults(ledger: Path | str) -> dict[str, str]:
@@ -64,8 +62,7 @@ def test_a_file_that_is_no_ledger_is_a_fault(tmp_path: Path, content: bytes) -> 
 
 
 def test_a_ledger_that_another_process_holds_is_a_fault(ledger: Path) -> None:
-    with closing(sqlite3.connect(ledger, isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
+    with locked(ledger):
         assert "locked" in faults(f"sqlite:///{ledger}?timeout=0.1")["ledger"]
 
 

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from ladderholdout import LadderHoldout, SearchStopped
-from tests.support.holdouts import assert_replays, entries_of, record
+from tests.support.holdouts import assert_replays
+from tests.support.ledgers import entries_of, record
 
 ROOT = Path(__file__).parents[2]
 

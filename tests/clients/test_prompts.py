@@ -19,7 +19,8 @@ from ladderholdout.integrations.prompts import (
 )
 from ladderholdout.metrics import metric_of_items
 from tests.clients.support import numbers, page_of, recipe, refusal, secrets
-from tests.support.holdouts import assert_replays, entries_of
+from tests.support.holdouts import assert_replays
+from tests.support.ledgers import entries_of
 
 TEMPLATE = "Say malignant where the radius is above {limit}. Else say benign. Cell: {{{{cell}}}}"
 

@@ -12,7 +12,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from ladderholdout import InvalidArgument, LadderHoldout, SearchStopped
 from tests.clients.support import assert_nothing_raw, assert_winner, recipe, refusal
-from tests.support.holdouts import entries_of
+from tests.support.ledgers import entries_of
 
 PAGE = "searchers"
 TREE, GRID = DecisionTreeClassifier(random_state=0), {"max_depth": [3, 6, 9, 12]}

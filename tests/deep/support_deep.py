@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -26,6 +25,7 @@ from tests.support import stopping as support_stopping
 from tests.support.canaries import Canaries, canaries_of
 from tests.support.contract_stopping import Case, ServerContract
 from tests.support.holdouts import assert_replays, is_repeat
+from tests.support.ledgers import destroy
 from tests.support.stopping import Parts, assert_one_batch
 
 SOFTMAX = partial(softmax, axis=1)
@@ -207,10 +207,3 @@ def canaries(holdout: LadderHoldout, ledger: Path) -> Canaries:
     written = b"".join(path.read_bytes() for path in ledger.parent.glob(f"{ledger.name}*"))
     assert found.found_in(written) >= {"raw risk", "secret"}
     return found
-
-
-def destroy(ledger: Path) -> None:
-    """Make the ledger unreadable while it is in use."""
-    with closing(sqlite3.connect(ledger)) as connection:
-        connection.execute("DROP TABLE submissions")
-        connection.commit()

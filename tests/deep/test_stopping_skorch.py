@@ -31,7 +31,8 @@ from tests.deep.support_deep import (
     problem,
 )
 from tests.support.canaries import folder_bytes
-from tests.support.holdouts import assert_replays, entries_of, is_repeat
+from tests.support.holdouts import assert_replays, is_repeat
+from tests.support.ledgers import entries_of
 from tests.support.stopping import Parts, assert_one_batch, assert_stopped_early
 
 pytestmark = [

@@ -29,7 +29,8 @@ from tests.deep.support_deep import (
 )
 from tests.project.test_docs import blocks, run_python
 from tests.project.test_examples import run
-from tests.support.holdouts import assert_replays, entries_of
+from tests.support.holdouts import assert_replays
+from tests.support.ledgers import entries_of
 from tests.support.stopping import Parts, assert_one_batch
 
 pytestmark = pytest.mark.deep

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
-import sqlite3
 import zlib
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +22,6 @@ from ladderholdout.errors import (
 from ladderholdout.estimates import Stopping, corrected
 from ladderholdout.guard.certify.estimation import on_grid
 from ladderholdout.guard.opening.health import verify_holdout
-from ladderholdout.ledger import Ledger
-from ladderholdout.ledger.history import read_events
 from ladderholdout.mechanisms import (
     BayesBootLadder,
     FullDisclosure,
@@ -40,6 +35,16 @@ from ladderholdout.mechanisms import (
     SimplifiedLadder,
 )
 from ladderholdout.metrics import get_metric
+from tests.support.ledgers import (
+    Shown,
+    add,
+    events,
+    keep_no_more_than,
+    predictions_kept,
+    shown_of,
+    stored,
+    tamper,
+)
 
 N = 400
 
@@ -214,8 +219,7 @@ def test_asked_again_it_is_the_same_and_written_once(holdout: LadderHoldout) -> 
     first = holdout.estimate()
     again = LadderHoldout.open(holdout.name, ledger=holdout.ledger).estimate()
     assert again == first
-    with Ledger(holdout.ledger).read() as tx:
-        assert len(tx.batches.estimates(holdout.__ladder__.holdout_id)) == 1
+    assert len(shown_of(holdout, "estimates")) == 1
     assert not verify_holdout(holdout.ledger, holdout.name).findings
 
 
@@ -378,9 +382,7 @@ def test_rows_that_weigh_nothing_are_no_rows_of_a_class(tmp_path: Path) -> None:
 
 
 def prices(holdout: LadderHoldout) -> list[float]:
-    with Ledger(holdout.ledger).read() as tx:
-        noted = tx.batches.estimates(holdout.__ladder__.holdout_id)
-    return [one.log_values for one in noted]
+    return [one.log_values for one in shown_of(holdout, "estimates")]
 
 
 def test_whether_there_is_an_estimate_is_paid_for(tmp_path: Path) -> None:
@@ -450,18 +452,8 @@ def test_certificates_of_holdouts_that_share_rows_pay_too(holdout: LadderHoldout
     right = np.array([*labels()[:150], *labels(5)])
     other.submit(np.where(np.arange(N + 150) < 300, right, 1 - right))
     before = other.certificate().log_count
-    with Ledger(holdout.ledger).read() as tx:
-        [ladder] = tx.ladders(holdout.__ladder__.holdout_id)
-    detail = {
-        "submission": 1,
-        "submissions": 5,
-        "batch": "b",
-        "risk": 0.5,
-        "log_values": 4.5,
-        "refused": None,
-    }
-    holdout.__ladder__.write(lambda tx, one: tx.batches.note_estimate(one, detail))
-    assert ladder.id == holdout.__ladder__.id
+    more = {"submissions": 5, "batch": "b", "risk": 0.5, "refused": None}
+    add(holdout, Shown(what="estimate", ladder=1, submission=1, log_values=4.5, more=more))
     other.submit(right)
     after = other.certificate().log_count
     assert before is not None and after is not None and after > before + 4.5
@@ -489,50 +481,40 @@ def test_the_announcement_is_on_record_before_the_first_answer(holdout: LadderHo
         batch.submit(coins(1)[0])
         raise RuntimeError
     assert holdout.status().submissions == 0
-    with Ledger(holdout.ledger).read() as tx:
-        assert not read_events(tx.conn, holdout.__ladder__.holdout_id, "batch")
+    assert not events(holdout, "batch")
     holdout.finalists(coins(3))
-    with Ledger(holdout.ledger).read() as tx:
-        [event] = read_events(tx.conn, holdout.__ladder__.holdout_id, "batch")
-    noted = json.loads(event.detail or "")
-    assert noted["size"] == 3 and event.after == 0
+    [event] = events(holdout, "batch")
+    assert event.event.size == 3
 
 
 def test_only_the_first_batch_is_kept(holdout: LadderHoldout) -> None:
     holdout.finalists(coins(4))
     holdout.finalists(coins(4, seed=7))
-    with Ledger(holdout.ledger).read() as tx:
-        assert sorted(tx.batches.kept(holdout.__ladder__.id)) == [1, 2, 3, 4]
+    assert predictions_kept(holdout, of="candidates") == [1, 2, 3, 4]
     refused(holdout, "4 queries")
 
 
 def test_predictions_that_were_changed_are_found(holdout: LadderHoldout) -> None:
     holdout.finalists(coins(4))
-    path = holdout.ledger.removeprefix("sqlite:///")
     broken = (b"", b"nonsense", zlib.compress(b"nonsense"))
-    with closing(sqlite3.connect(path)) as db:
-        [[kept]] = db.execute("SELECT predictions FROM candidates WHERE number = 2").fetchall()
-        for one in broken:
-            db.execute("UPDATE candidates SET predictions = ? WHERE number = 2", (one,))
-            db.commit()
-            with pytest.raises(LedgerError):
-                holdout.estimate()
-        [[first]] = db.execute("SELECT predictions FROM candidates WHERE number = 1").fetchall()
-        db.execute("UPDATE candidates SET predictions = ? WHERE number = 2", (first,))
-        db.commit()
-        with pytest.raises(LedgerError, match="submission 2 were changed"):
+    kept = stored(holdout, "candidate", "predictions", number=2)
+    for one in broken:
+        tamper(holdout, "candidate", "predictions", one, number=2)
+        with pytest.raises(LedgerError):
             holdout.estimate()
-        db.execute("UPDATE candidates SET predictions = ? WHERE number = 2", (kept,))
-        db.commit()
+    first = stored(holdout, "candidate", "predictions", number=1)
+    tamper(holdout, "candidate", "predictions", first, number=2)
+    with pytest.raises(LedgerError, match="submission 2 were changed"):
+        holdout.estimate()
+    tamper(holdout, "candidate", "predictions", kept, number=2)
     assert holdout.estimate().score is not None
 
 
-def test_a_batch_that_was_not_kept_says_so(holdout: LadderHoldout) -> None:
+def test_a_batch_that_was_not_kept_says_so(
+    holdout: LadderHoldout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep_no_more_than(monkeypatch, 200)
     holdout.finalists(coins(4))
-    path = holdout.ledger.removeprefix("sqlite:///")
-    with closing(sqlite3.connect(path)) as db:
-        db.execute("DELETE FROM candidates WHERE number = 3")
-        db.commit()
     refused(holdout, "not all predictions of this batch were kept")
 
 
@@ -540,5 +522,4 @@ def test_a_retired_holdout_takes_no_announcement(holdout: LadderHoldout) -> None
     holdout.owner.retire()
     with pytest.raises(HoldoutConflict, match="retired"):
         holdout.finalists(coins(2))
-    with Ledger(holdout.ledger).read() as tx:
-        assert not read_events(tx.conn, holdout.__ladder__.holdout_id, "batch")
+    assert not events(holdout, "batch")

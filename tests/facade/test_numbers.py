@@ -25,8 +25,6 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from ladderholdout import LadderHoldout
 from ladderholdout.errors import InvalidArgument, RangeWarning
 from ladderholdout.estimates import N_BOOTSTRAP, corrected
-from ladderholdout.guard.shown.points import unsent
-from ladderholdout.ledger import Ledger
 from ladderholdout.mechanisms import (
     BayesBootLadder,
     Ladder,
@@ -40,6 +38,7 @@ from ladderholdout.mechanisms import (
 from ladderholdout.metrics import METRICS, Metric, RatioOfMeans, get_metric
 from ladderholdout.metrics.scales import Scale, scale_of
 from tests.support.holdouts import assert_replays
+from tests.support.ledgers import points
 
 Function = Any
 
@@ -386,13 +385,9 @@ def test_a_repeat_is_shown_as_one() -> None:
 
 
 def test_no_view_draws_a_fall() -> None:
-    holdout = climbed()
-    ladder = holdout.__ladder__
-    with Ledger(holdout.ledger).read() as tx:
-        record = tx.ladder(ladder.id)
-        points = unsent(tx, record, holdout.metric, after=0, raw=False, limit=99).points
-    assert [one.improved for one in points] == [True] * 3 + [False] * 3
-    released = [one.released for one in points if one.released is not None]
+    drawn = points(climbed())
+    assert [one.improved for one in drawn] == [True] * 3 + [False] * 3
+    released = [one.released for one in drawn if one.released is not None]
     assert released == sorted(released)
 
 
@@ -429,10 +424,7 @@ def test_a_refused_estimate_is_in_no_view() -> None:
     assert holdout.estimate().score is None
     assert holdout.status().estimate is None
     assert "estimate" not in str(holdout.status())
-    with Ledger(holdout.ledger).read() as tx:
-        record = tx.ladder(holdout.__ladder__.id)
-        points = unsent(tx, record, holdout.metric, after=0, raw=False, limit=99).points
-    assert all(one.estimate is None for one in points)
+    assert all(one.estimate is None for one in points(holdout))
 
 
 # -- estimates in time ---------------------------------------------------------------------------

@@ -57,6 +57,7 @@ from ladderholdout.errors import (
 from ladderholdout.identity import near_copies
 from ladderholdout.mechanisms import FullDisclosure, Ladder
 from ladderholdout.metrics import Metric
+from tests.support.ledgers import shared_as_counted
 
 RNG = np.random.default_rng(0)
 ALL = 5 + 3 * RNG.normal(size=(400, 5))
@@ -835,7 +836,7 @@ def test_labels_under_other_names_do_not_start_afresh(coding: str, tmp_path: Pat
     assert said == [OverlapWarning] and fresh.name == "new"
     # What was released of either counts for both, as the message states.
     assert fresh.status().sharing == (("old", N, 1),)
-    assert fresh.__ladder__.read(lambda tx, one: tx.rows.shared_as_counted(one.holdout_id))
+    assert shared_as_counted(fresh)
 
 
 def test_the_remedy_for_renamed_labels_works(tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ import numpy as np
 # What depends on the clock, on the place or on the ledger's format.
 LEFT_OUT = {
     *("created", "due", "expires", "since", "started", "time"),
-    *("fingerprint", "head", "holdout_id", "id", "ladder_id", "ledger", "position", "token_hash"),
+    *("fingerprint", "head", "holdout_id", "home", "id", "ladder_id", "ledger", "position"),
+    *("token_hash", "token_key", "until"),
 }
 # Random names, of which the order in which they are first shown is all that counts.
 NAMED_BY_CHANCE = {"batch", "name_of_batch", "search"}

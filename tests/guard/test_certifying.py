@@ -19,7 +19,6 @@ from ladderholdout.cli import app
 from ladderholdout.errors import HoldoutConflict
 from ladderholdout.guard.opening.health import verify_holdout
 from ladderholdout.leaderboard import Leaderboard
-from ladderholdout.ledger import Head, Ledger
 from ladderholdout.mechanisms import (
     MECHANISMS,
     BayesBootLadder,
@@ -37,6 +36,7 @@ from ladderholdout.mechanisms import (
 from ladderholdout.mechanisms.base import released
 from ladderholdout.metrics.scales import Scale
 from tests.support.commands import CliRunner
+from tests.support.ledgers import head, shown_of, tamper
 
 N = 1000
 X = np.random.default_rng(0).random((N, 2))
@@ -384,11 +384,6 @@ def test_it_can_be_had_by_name_and_says_what_it_is(ledger: Path) -> None:
 # One confidence
 
 
-def head(holdout: LadderHoldout) -> Head:
-    with Ledger(holdout.ledger).read() as tx:
-        return tx.head(holdout.__ladder__.holdout_id)
-
-
 def test_the_confidence_is_fixed_at_registration(ledger: Path) -> None:
     holdout = opened(ledger, confidence=0.9)
     holdout.submit(wrong(300))
@@ -425,13 +420,13 @@ def test_another_confidence_is_on_record_before_it_is_shown_and_has_a_price(ledg
         assert LadderHoldout.open("coins", ledger=ledger).certificate(confidence) == found
     assert head(holdout).length == before.length + 3
     assert holdout.certificate() == plain, "the registered one keeps its own"
-    with Ledger(holdout.ledger).read() as tx:
-        assert tx.confidences(holdout.__ladder__.holdout_id) == (0.99, 0.5, 0.999)
+    assert shown_of(holdout, "confidences") == (0.99, 0.5, 0.999)
     assert verify_holdout(holdout.ledger, "coins").findings == ()
-    with Ledger(holdout.ledger).write() as tx:
-        tx.conn.exec_driver_sql(
-            "UPDATE events SET detail = replace(detail, '0.99}', '0.7}') WHERE kind = 'confidence'"
-        )
+
+    def lower(detail: str) -> str:
+        return detail.replace("0.99}", "0.7}")
+
+    tamper(ledger, "event", "detail", lower, kind="confidence")
     changed = verify_holdout(holdout.ledger, "coins").findings
     assert [*map(str, changed)] == ["a confidence that was stated later was changed or moved"]
 

@@ -23,6 +23,7 @@ from ladderholdout.mechanisms import GateLadder, RoundedDisclosure
 from ladderholdout.server.accounts import add_account
 from tests.support import server
 from tests.support.commands import CliRunner
+from tests.support.ledgers import shown_of
 
 N = 1000
 X, Y = np.arange(N).reshape(-1, 1), np.random.default_rng(34).integers(0, 2, N)
@@ -275,8 +276,7 @@ def test_a_server_compares_where_its_owner_allows_it(tmp_path: Path) -> None:
     assert local.compare(good, 1) == found
     ladder = local.__ladder__
     assert isinstance(ladder, LocalLadder) and n == 400
-    records = ladder.read(lambda tx, record: tx.batches.comparisons(record.holdout_id))
-    assert len(records) == 1
+    assert len(shown_of(local, "comparisons")) == 1
 
 
 @pytest.mark.parametrize("scoring", ["r2", "explained_variance"])

@@ -15,7 +15,6 @@ from sklearn.tree import DecisionTreeClassifier
 from ladderholdout import InvalidArgument, LadderHoldout
 from ladderholdout.errors import LadderHoldoutWarning, NotIncumbentWarning
 from ladderholdout.guard.shown.next_release import smallest_step
-from ladderholdout.ledger import Ledger
 from ladderholdout.mechanisms import (
     FullDisclosure,
     Ladder,
@@ -30,7 +29,8 @@ from ladderholdout.mechanisms import (
     run,
 )
 from ladderholdout.metrics import get_metric
-from tests.support.holdouts import entries_of, is_repeat
+from tests.support.holdouts import is_repeat
+from tests.support.ledgers import entries_of
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 
@@ -283,8 +283,7 @@ def test_a_terminator_stops_a_study_that_gains_less_than_the_holdout_can_tell(
     objective = holdout.optuna.objective(tree, inner=3, train=(binary.X_train, binary.y_train))
     study.optimize(objective, n_trials=100, callbacks=[stop])
     assert 11 <= len(study.trials) < 100
-    with Ledger(holdout.ledger).read() as tx:
-        assert len(tx.entries(1)) == len(study.trials)
+    assert len(entries_of(holdout)) == len(study.trials)
     values = [trial.value for trial in study.trials]
     assert 0 < holdout.optuna.error_evaluator().evaluate([], None) < 0.1
     assert max(values) - max(values[:-10]) < holdout.optuna.error_evaluator().evaluate([], None)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +25,9 @@ from ladderholdout.errors import (
 )
 from ladderholdout.guard.opening.health import verify_holdout
 from ladderholdout.leaderboard import Leaderboard
-from ladderholdout.ledger import backup
 from ladderholdout.mechanisms import GateLadder, Ladder
-from tests.support.holdouts import assert_replays, coins, counts, guesses, undone
+from tests.support.holdouts import assert_replays, coins, guesses
+from tests.support.ledgers import copy, counts, findings, overwrite, remove, tamper, undone
 
 N = 60
 
@@ -553,43 +551,24 @@ def test_a_warning_that_is_an_error_leaves_the_holdout_as_it_was(tmp_path: Path)
 # -- verify -------------------------------------------------------------------------------------
 
 
-def edited(path: Path, *statements: str) -> list[str]:
-    """Return what is found once somebody has changed the file."""
-    with closing(sqlite3.connect(path)) as connection:
-        for statement in statements:
-            connection.execute(statement)
-        connection.commit()
-    return [str(finding) for finding in verify_holdout(f"sqlite:///{path}", "coins").findings]
-
-
-def drop(holdout_id: int) -> list[str]:
-    of_ladders = f"(SELECT id FROM ladders WHERE holdout_id = {holdout_id})"
-    tables = ("events", "chains", "ladders")
-    return [
-        *(
-            f"DELETE FROM {t} WHERE ladder_id IN {of_ladders}"
-            for t in ("submissions", "incumbents")
-        ),
-        *(f"DELETE FROM {table} WHERE holdout_id = {holdout_id}" for table in tables),
-        f"DELETE FROM holdouts WHERE id = {holdout_id}",
-    ]
-
-
-SWAPPED = "UPDATE holdouts SET name = 'coins@{}' WHERE id = {}"
-
-
-CHANGED = (
-    (drop(1), "block 1 of 'coins' was removed"),
-    (drop(2), "block 2 of 'coins' was removed"),
-    ([SWAPPED.format(7, 1)], "its name was changed: it is block 1 of 'coins'"),
-    (["UPDATE holdouts SET block = 3 WHERE id = 2"], "the registration was changed or moved"),
+CHANGED: tuple[tuple[Callable[[Path], int], str], ...] = (
+    (lambda path: remove(path, "holdout", holdout=1), "block 1 of 'coins' was removed"),
+    (lambda path: remove(path, "holdout", holdout=2), "block 2 of 'coins' was removed"),
     (
-        ["DELETE FROM submissions WHERE id = 2"],
-        "in coins@2: submission 1 of ladder default/main was removed",
+        lambda path: tamper(path, "holdout", "name", "coins@7", holdout=1),
+        "its name was changed: it is block 1 of 'coins'",
     ),
     (
-        ["DELETE FROM events WHERE holdout_id = 1 AND kind = 'followed'"],
-        "in coins@1: its name was changed: no fresh rows took its place",
+        lambda path: tamper(path, "holdout", "block", 3, holdout=2),
+        "the registration was changed or moved",
+    ),
+    (
+        lambda path: remove(path, "submission", number=1, holdout=2),
+        "in coins@2: 1 more entries of the chain were removed",
+    ),
+    (
+        lambda path: remove(path, "event", kind="followed", holdout=1),
+        "in coins@1: 1 entries at the end of the chain were removed",
     ),
 )
 
@@ -600,10 +579,11 @@ def test_what_is_changed_of_any_block_is_found(tmp_path: Path) -> None:
     for number in (1, 2):
         holdout.submit(coins(N, number - 1)[1])
         holdout = holdout.replenish(*coins(N, number))
-    for statements, found in CHANGED:
+    for change, found in CHANGED:
         with undone(path):
-            said = edited(path, *statements)
-        assert any(found in line for line in said), (statements, said)
+            change(path)
+            said = findings(path, "coins")
+        assert any(found in line for line in said), (found, said)
 
 
 def test_an_older_end_of_the_block_before_is_found(tmp_path: Path) -> None:
@@ -612,8 +592,8 @@ def test_an_older_end_of_the_block_before_is_found(tmp_path: Path) -> None:
     first = opened(str(path))
     first.submit(coins(N)[1])
     first.replenish(*coins(N, 1))
-    ends = "UPDATE events SET hash = upper(hash) WHERE holdout_id = 1 AND kind = 'followed'"
-    found = edited(path, ends)
+    tamper(path, "event", "hash", bytes.swapcase, kind="followed", holdout=1)
+    found = findings(path, "coins")
     assert any("block 1 of 'coins' has lost the end that its chain had" in line for line in found)
 
 
@@ -639,10 +619,9 @@ def test_a_ledger_of_before_the_fresh_rows_is_known_for_an_older_copy(tmp_path: 
     path, kept = tmp_path / "ledger.db", tmp_path / "kept.db"
     first = opened(str(path))
     first.submit(1 - coins(N)[1])
-    backup(first.ledger, kept)
+    copy(first, kept)
     first.replenish(*coins(N, 1)).submit(coins(N, 1)[1])
-    with closing(sqlite3.connect(kept)) as old, closing(sqlite3.connect(path)) as new:
-        old.backup(new)
+    overwrite(path, kept)
     again = LadderHoldout.open("coins", ledger=str(path))
     assert again.status().block == 1
     with pytest.warns(RestoredWarning):

@@ -25,13 +25,13 @@ from ladderholdout.errors import (
     OpenedWarning,
 )
 from ladderholdout.guard import LocalLadder
-from ladderholdout.guard.certify import shown_beside
 from ladderholdout.guard.open_ladder import Origin
 from ladderholdout.guard.opening.health import verify_holdout
 from ladderholdout.guard.query.batches import read_submission
 from ladderholdout.mechanisms import GateLadder, RoundedDisclosure
 from ladderholdout.mechanisms.gate import log_chance
-from tests.support.holdouts import assert_replays, record
+from tests.support.holdouts import assert_replays
+from tests.support.ledgers import paid_beside, record
 from tests.support.processes import at_once
 
 N = 1000
@@ -274,9 +274,7 @@ def test_one_alpha_bounds_all_gates_of_a_holdout() -> None:
     levels = []
     for place in range(6):
         one = gate(ledger="memory:many gates", ladder=f"{place}")
-        ladder = one._ladder
-        assert isinstance(ladder, LocalLadder)
-        paid = ladder.read(shown_beside)
+        paid = paid_beside(one)
         assert isinstance(paid, float)
         levels.append(math.exp(log_chance(1, 1, None) - paid))
         one.gate(right_on(500)), one.gate(right_on(480 - place))
@@ -314,9 +312,7 @@ def test_a_retired_holdout_decides_nothing() -> None:
 
 
 def beside(holdout: LadderHoldout) -> float:
-    ladder = holdout.__ladder__
-    assert isinstance(ladder, LocalLadder)
-    return ladder.read(shown_beside)
+    return paid_beside(holdout)
 
 
 def test_a_gate_pays_for_what_was_shown_beside_its_decisions(tmp_path: Path) -> None:

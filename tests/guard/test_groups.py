@@ -30,7 +30,6 @@ from ladderholdout.errors import (
 from ladderholdout.guard.opening import Part
 from ladderholdout.guard.opening.health import verify_holdout
 from ladderholdout.identity import id_hashes
-from ladderholdout.ledger import Ledger
 from ladderholdout.mechanisms import (
     BayesBootLadder,
     FullDisclosure,
@@ -44,6 +43,7 @@ from ladderholdout.mechanisms import (
 from ladderholdout.mechanisms.resampling import null_probability
 from ladderholdout.metrics import Evaluation, get_metric
 from tests.support.commands import CliRunner
+from tests.support.ledgers import reserve_of, row_places
 from tests.support.server import registered, rows, serving, token_of
 
 N_GROUPS = 40
@@ -330,10 +330,7 @@ def test_an_estimate_draws_groups() -> None:
 
 def kept(holdout: LadderHoldout) -> np.ndarray:
     """Tell which rows, in the order of the test, are the reserve: only the ledger knows."""
-    name = holdout.name
-    with Ledger(holdout.ledger).read() as tx:
-        (record,) = tx.holdouts(name=name)
-        return record.reserve[tx.rows.known(record.id).places]
+    return reserve_of(holdout)[row_places(holdout)]
 
 
 def test_a_reserve_has_whole_groups(tmp_path: Path) -> None:
@@ -379,8 +376,7 @@ def test_the_reserve_is_certified_by_its_groups(estimand: str) -> None:
 
 def content_order(holdout: LadderHoldout) -> np.ndarray:
     """Return the place of each row in the order of the content, in which the ledger keeps them."""
-    with Ledger(holdout.ledger).read() as tx:
-        return tx.rows.known(holdout.__ladder__.holdout_id).places
+    return row_places(holdout)
 
 
 @pytest.mark.parametrize(

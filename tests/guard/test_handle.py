@@ -32,7 +32,6 @@ from ladderholdout.errors import (
     VaultError,
 )
 from ladderholdout.guard.opening.health import verify_holdout
-from ladderholdout.ledger import Ledger
 from ladderholdout.mechanisms import (
     BayesBootLadder,
     FullDisclosure,
@@ -44,16 +43,8 @@ from ladderholdout.mechanisms import (
     SimplifiedLadder,
 )
 from tests.support.beyond_plain import pd
-from tests.support.holdouts import (
-    EVERY,
-    assert_replays,
-    coins,
-    counts,
-    entries_of,
-    guesses,
-    is_repeat,
-    repeats_first,
-)
+from tests.support.holdouts import EVERY, assert_replays, coins, guesses, is_repeat, repeats_first
+from tests.support.ledgers import chained, counts, entries_of, shared
 from tests.support.processes import elsewhere
 
 N = 60
@@ -474,7 +465,7 @@ def test_a_vault_that_cannot_be_written_registers_nothing(ledger: Path, tmp_path
         "ladders": 0,
         "submissions": 0,
         "overlaps": 0,
-        "reserve_looks": 0,
+        "reserve queries": 0,
         "views": 0,
         "incumbents": 0,
         "vault": 0,
@@ -846,9 +837,8 @@ def test_a_registration_without_a_query_is_taken_back(tmp_path: Path, place: str
     assert right.certificate().mean_over == "rows" and right != slip
     for name in ("slip", "other", slip.status().name):
         assert verify_holdout(right.ledger, name).findings == ()
-    with Ledger(right.ledger).read() as tx:
-        assert [link.kind for link in tx.chains.links(1)][-1] == "forgotten"
-        assert not tx.rows.sharing(3)
+    assert chained(slip)[-1] == "forgotten"
+    assert not shared(right)
     assert other.submit(coins(60, 1)[1]).submission == 1
 
 
@@ -860,7 +850,7 @@ def test_what_was_asked_is_not_forgotten() -> None:
 
     asked: dict[str, Any] = {
         "it has 1 submission": lambda holdout: holdout.submit(y),
-        "compared": lambda holdout: holdout.compare(y, 1 - y),
+        "shown": lambda holdout: holdout.compare(y, 1 - y),
         "retired": lambda holdout: holdout.owner.retire(),
         "its rows follow others": lambda holdout: holdout.replenish(*coins(60, 1)),
     }

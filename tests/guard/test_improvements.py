@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 import os
 import random
-import sqlite3
 import warnings
 from collections.abc import Iterable
-from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -33,10 +31,9 @@ from ladderholdout import (
 from ladderholdout.audit import plots, record_of, write_report
 from ladderholdout.certificates import LadderTranscript, Transcript, event_length
 from ladderholdout.cli import app
-from ladderholdout.errors import HoldoutConflict
+from ladderholdout.errors import HoldoutConflict, LedgerError
 from ladderholdout.guard.opening.health import verify_holdout
 from ladderholdout.integrations.mlflow import export
-from ladderholdout.ledger import Ledger
 from ladderholdout.mechanisms import (
     FullDisclosure,
     Ladder,
@@ -50,7 +47,8 @@ from ladderholdout.mechanisms import (
 from tests.support.beyond_plain import needs_matplotlib
 from tests.support.canaries import all_logs, folder_bytes, number_forms, pickles, texts_of
 from tests.support.commands import CliRunner
-from tests.support.holdouts import assert_replays, is_repeat, record
+from tests.support.holdouts import assert_replays, is_repeat
+from tests.support.ledgers import asked_at, head, record, refusing, remove, tamper
 from tests.support.mlflow_stores import new_store
 from tests.support.processes import at_once, elsewhere
 
@@ -70,11 +68,6 @@ def wrong(errors: int, start: int = 0) -> NDArray[np.int64]:
     flip = np.zeros(N, dtype=int)
     flip[start : start + errors] = 1
     return np.abs(Y - flip)
-
-
-def head(holdout: LadderHoldout) -> Any:
-    with Ledger(holdout.ledger).read() as tx:
-        return tx.head(holdout.__ladder__.holdout_id)
 
 
 @pytest.fixture
@@ -120,8 +113,7 @@ def test_what_is_shown_belongs_to_the_registration(ledger: Path) -> None:
         opened("memory", show="bits")
     with pytest.raises(InvalidArgument, match="whose places are shown to all"):
         opened("memory", mechanism=RankLadder(0.1, 3))
-    with closing(sqlite3.connect(ledger)) as connection, connection:
-        connection.execute("UPDATE ladders SET show = 'scores'")
+    tamper(ledger, "ladder", "show", "scores")
     assert verify_holdout(holdout.ledger, "coins").findings
 
 
@@ -210,8 +202,7 @@ def test_asking_is_on_record_once_and_changes_nothing_where_values_are_told(ledg
     holdout.reveal()
     after = head(holdout)
     assert [holdout.reveal() for _ in range(3)] == [0.7] * 3 and head(holdout) == after
-    with Ledger(holdout.ledger).read() as tx:
-        assert {look: at.position for look, at in tx.asked(1).items()} == {(1, 1): after.length}
+    assert asked_at(holdout) == {(1, 1): after.length}
     assert verify_holdout(holdout.ledger, "coins").findings == ()
     with pytest.warns(match="account"):
         plain = opened(ledger, account="plain", mechanism=ParameterFreeLadder(), show="scores")
@@ -224,19 +215,16 @@ def test_an_asking_that_is_taken_from_the_record_is_missed(ledger: Path) -> None
     holdout = opened(ledger)
     holdout.submit(wrong(300))
     holdout.reveal()
-    with closing(sqlite3.connect(ledger)) as connection, connection:
-        assert connection.execute("DELETE FROM events WHERE kind = 'asked'").rowcount == 1
+    assert remove(ledger, "event", kind="asked") == 1
     assert verify_holdout(holdout.ledger, "coins").findings
-    assert holdout.status().score is None
+    with pytest.raises(LedgerError, match="verify NAME"):
+        holdout.status()
 
 
 def test_what_cannot_be_put_on_record_is_not_shown(ledger: Path) -> None:
     holdout = opened(ledger)
     holdout.submit(wrong(317))
-    with closing(sqlite3.connect(ledger)) as connection, connection:
-        full = "BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'full'); END"
-        connection.execute(f"CREATE TRIGGER full {full}")
-    with pytest.raises(LadderHoldoutError) as caught:
+    with refusing(ledger, "event"), pytest.raises(LadderHoldoutError) as caught:
         holdout.reveal()
     said = texts_of(caught.value)
     assert "0.317" not in said and "0.683" not in said and "ladder.py" in said

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +26,10 @@ from ladderholdout.errors import (
     RangeWarning,
 )
 from ladderholdout.guard.shown.views import ScoreCertificate
-from ladderholdout.ledger import IntervalRecord
 from ladderholdout.mechanisms import SimplifiedLadder
 from ladderholdout.metrics import METRICS, Metric, get_metric
 from tests.support.commands import CliRunner
+from tests.support.ledgers import shown_of, stored, tamper
 
 N = 400
 RANGES: dict[str, Any] = {
@@ -67,8 +65,8 @@ def searched(
     return found
 
 
-def recorded(holdout: LadderHoldout) -> tuple[IntervalRecord, ...]:
-    return holdout.__ladder__.read(lambda tx, one: tx.batches.intervals(one.holdout_id))
+def recorded(holdout: LadderHoldout) -> tuple[Any, ...]:
+    return shown_of(holdout, "intervals")
 
 
 def true_score(name: str, part: float) -> float:
@@ -261,16 +259,9 @@ def test_what_cannot_be_allowed_for_has_a_reason() -> None:
 def test_predictions_that_were_changed_in_the_ledger_certify_nothing(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     holdout = searched("roc_auc", [0.2, 0.6], ledger=path)
-    with closing(sqlite3.connect(path)) as connection:
-        (kept,) = connection.execute(
-            "SELECT predictions FROM incumbents ORDER BY number DESC"
-        ).fetchone()
-        changed = kept[:-8] + bytes(7) + b"@"
-        connection.execute(
-            "UPDATE incumbents SET predictions = ? WHERE number = (SELECT incumbent FROM ladders)",
-            (changed,),
-        )
-        connection.commit()
+    kept = stored(path, "incumbent", "predictions")
+    changed = kept[:-8] + bytes(7) + b"@"
+    tamper(path, "incumbent", "predictions", changed, number=holdout.status().incumbent)
     with pytest.raises(LedgerError, match="were changed"):
         holdout.certificate()
     assert recorded(holdout) == ()

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import math
 import os
-import sqlite3
 import warnings
-from contextlib import closing
+from functools import partial
 from itertools import product
 from pathlib import Path
 from statistics import NormalDist
@@ -42,8 +41,6 @@ from ladderholdout.errors import (
 from ladderholdout.guard.opening.health import verify_holdout
 from ladderholdout.guard.opening.reserved_rows import draw
 from ladderholdout.guard.shown.views import ScoreCertificate
-from ladderholdout.ledger import HoldoutRecord, Ledger, resolve_url
-from ladderholdout.ledger.records import packed, unpacked
 from ladderholdout.limits.intervals import (
     bounded_lower,
     bounded_upper,
@@ -61,13 +58,29 @@ from ladderholdout.metrics.scales import Scale
 from ladderholdout.metrics.scores import zero_one
 from tests.support.beyond_plain import needs_pandas
 from tests.support.commands import CliRunner
-from tests.support.holdouts import (
-    assert_replays,
+from tests.support.holdouts import assert_replays, is_repeat
+from tests.support.ledgers import (
+    as_kept,
+    chained,
     counts,
     entries_of,
-    is_repeat,
+    findings,
+    from_kept,
+    head,
+    insert,
+    ladders_at,
+    rechain,
+    record,
+    refusing,
+    remove,
     replayed,
+    reserve_of,
+    reserve_replays,
+    shown_of,
+    stored,
+    tamper,
     undone,
+    url_of,
 )
 from tests.support.processes import at_once, elsewhere
 
@@ -93,16 +106,11 @@ def ledger(tmp_path: Path) -> Path:
     return tmp_path / "ledger.db"
 
 
-def record(holdout: LadderHoldout) -> HoldoutRecord:
-    with Ledger(holdout.ledger).read() as tx:
-        return tx.holdout(holdout.__ladder__.holdout_id)
-
-
 def kept(holdout: LadderHoldout) -> NDArray[np.bool_]:
     """Tell which of the rows, as they were given, are the reserve: only the ledger knows."""
-    found, reserve = record(holdout), np.empty(N, dtype=bool)
-    assert found.reserve is not None
-    reserve[holdout.__ladder__.guard().order] = found.reserve
+    found, reserve = reserve_of(holdout), np.empty(N, dtype=bool)
+    assert found is not None
+    reserve[holdout.__ladder__.guard().order] = found
     return reserve
 
 
@@ -116,16 +124,6 @@ def wrong(where: NDArray[np.bool_], errors: int) -> NDArray[np.int64]:
 def both(reserve: NDArray[np.bool_], on_ladder: int, on_reserve: int) -> NDArray[np.int64]:
     """Return predictions with so many errors on the ladder's rows and on the reserve's."""
     return np.where(reserve, wrong(reserve, on_reserve), wrong(~reserve, on_ladder))
-
-
-def change(path: Path, *statements: str) -> None:
-    with closing(sqlite3.connect(path)) as connection, connection:
-        for statement in statements:
-            assert connection.execute(statement).rowcount > 0, statement
-
-
-def findings(path: Path) -> list[str]:
-    return [str(one) for one in verify_holdout(resolve_url(path), "coins").findings]
 
 
 # Which rows
@@ -142,7 +140,7 @@ def test_the_reserve_is_a_draw_of_the_secret_alone() -> None:
 def test_labels_do_not_choose_the_rows(ledger: Path, tmp_path: Path) -> None:
     """Under one secret, the same rows with other labels have the same reserve."""
     holdout = opened(ledger)
-    secret = record(holdout).secret
+    secret = record(holdout)[0].secret
     assert (kept(holdout) == draw(secret, N, 60)).all()
 
 
@@ -193,7 +191,7 @@ def test_without_a_reserve_nothing_changes(ledger: Path) -> None:
     assert not any(what == "reserve" for what, _ in holdout.status().lines())
     with pytest.raises(HoldoutConflict, match="registered without a reserve"):
         holdout.reserve_certificate()
-    assert counts(ledger)["reserve_looks"] == 0
+    assert counts(ledger)["reserve queries"] == 0
 
 
 # What is told
@@ -279,7 +277,7 @@ def test_asking_again_costs_nothing_with_any_confidence(ledger: Path) -> None:
     # Later looks do not change what an earlier one says.
     holdout.submit(both(reserve, 0, 0))
     assert holdout.reserve_certificate().reserve_query == 2
-    assert counts(ledger)["reserve_looks"] == 2
+    assert counts(ledger)["reserve queries"] == 2
 
 
 def test_ladders_and_accounts_share_the_reserve_and_its_count(ledger: Path) -> None:
@@ -306,12 +304,7 @@ def test_ladders_and_accounts_share_the_reserve_and_its_count(ledger: Path) -> N
     eve.submit(both(reserve, 10, 6))
     assert eve.reserve_certificate().reserve_query == 1
     assert {one.status().reserve_queries for one in (ada, ben, auc, eve)} == {3}
-    assert [one.settings.account for one in ladders(ada)] == ["default", "ben", "default", "eve"]
-
-
-def ladders(holdout: LadderHoldout) -> Any:
-    with Ledger(holdout.ledger).read() as tx:
-        return tx.ladders(1)
+    assert [account for account, _ in ladders_at(ada)] == ["default", "ben", "default", "eve"]
 
 
 @pytest.mark.processes
@@ -320,7 +313,7 @@ def test_processes_that_certify_at_once_make_one_look(ledger: Path) -> None:
     holdout.submit(both(kept(holdout), 10, 6))
     told = at_once([(certified, ledger)] * 4)
     assert len(set(map(repr, told))) == 1 and told[0].reserve_query == 1
-    assert counts(ledger)["reserve_looks"] == 1
+    assert counts(ledger)["reserve queries"] == 1
     assert verify_holdout(holdout.ledger, "coins").findings == ()
 
 
@@ -513,7 +506,7 @@ def test_a_metric_of_ones_own(tmp_path: Path) -> None:
     assert again.reserve_certificate().reserve_query == 1
     nameless = LadderHoldout.open("coins", ledger=tmp_path / "l.db")
     holdout.submit(both(kept(holdout), 0, 0))
-    assert counts(tmp_path / "l.db")["reserve_looks"] == 1
+    assert counts(tmp_path / "l.db")["reserve queries"] == 1
     assert (
         nameless.reserve_certificate().reserve_query == 2
     )  # the guard of this process knows the function
@@ -607,7 +600,7 @@ def test_what_is_no_confidence_costs_no_look(ledger: Path, confidence: Any) -> N
     holdout.submit(y)
     with pytest.raises(InvalidArgument, match="confidence"):
         holdout.reserve_certificate(confidence)
-    assert counts(ledger)["reserve_looks"] == 0
+    assert counts(ledger)["reserve queries"] == 0
 
 
 # Opened, retired, leaking
@@ -660,25 +653,17 @@ def test_nothing_raw_is_told_of_the_reserve(tmp_path: Path) -> None:
     ]
     text = " ".join([*map(repr, told), *map(str, told)])
     assert f"{raw:.6f}"[1:] not in text and str(raw) not in text
-    with Ledger(holdout.ledger).read() as tx:
-        (look,) = tx.reserve.all(1)
-        assert "evidence" not in repr(look)
-        assert look.risk == float(f"{look.risk:.3g}") != raw
-        assert abs(look.risk - raw) < raw / (20 * math.sqrt(N / 2))
+    (look,) = shown_of(holdout, "reserve queries")
+    assert "evidence" not in repr(look)
+    assert look.risk == float(f"{look.risk:.3g}") != raw
+    assert abs(look.risk - raw) < raw / (20 * math.sqrt(N / 2))
 
 
 def test_a_look_that_cannot_be_written_is_not_shown(ledger: Path) -> None:
     holdout = opened(ledger)
     holdout.submit(y)
-    with closing(sqlite3.connect(ledger)) as connection, connection:
-        connection.execute(
-            "CREATE TRIGGER full BEFORE INSERT ON reserve_looks "
-            "BEGIN SELECT RAISE(ABORT, 'disk full'); END"
-        )
-    with pytest.raises(LedgerError):
+    with refusing(ledger, "reserve query", "disk full"), pytest.raises(LedgerError):
         holdout.reserve_certificate()
-    with closing(sqlite3.connect(ledger)) as connection, connection:
-        connection.execute("DROP TRIGGER full")
     assert holdout.reserve_certificate().reserve_query == 1
 
 
@@ -696,104 +681,96 @@ def looked(ledger: Path) -> Path:
     return ledger
 
 
-EDITS = (
-    ("number", "9"),
-    ("ladder_id", "7"),
-    ("submission", "1"),
-    ("time", "'2026-01-01 00:00:00.000000'"),
-    ("time", "'garbage'"),
-    ("evidence", "'{}'"),
-    ("evidence", "x'00'"),
-    ("low", "0.1"),
-    ("risk", "0.1"),
-    ("risk", "NULL"),
-    ("risk", "'garbage'"),
-    ("high", "0.1"),
-    ("log_values", "0.0"),
-    ("hash", "'x'"),
-    ("position", "77"),
+EDITS: tuple[tuple[str, Any], ...] = (
+    ("number", 9),
+    ("ladder id", 7),
+    ("submission", 1),
+    ("time", "2026-01-01 00:00:00.000000"),
+    ("time", "garbage"),
+    ("evidence", "{}"),
+    ("evidence", b"\0"),
+    ("low", 0.1),
+    ("risk", 0.1),
+    ("risk", None),
+    ("risk", "garbage"),
+    ("high", 0.1),
+    ("log values", 0.0),
+    ("hash", "x"),
+    ("position", 77),
 )
 
 
 def test_an_edited_look_is_found_and_named(looked: Path) -> None:
     missed = []
-    for column, value in EDITS:
+    for field, value in EDITS:
         with undone(looked):
-            change(looked, f"UPDATE reserve_looks SET {column} = {value} WHERE number = 2")
+            tamper(looked, "reserve query", field, value, number=2)
             said = findings(looked)
-        number = 9 if column == "number" else 2
+        number = 9 if field == "number" else 2
         if not any(f"query {number} of the reserve was" in one for one in said):
-            missed.append((column, value, said))
+            missed.append((field, value, said))
     assert missed == []
 
 
 def test_a_removed_or_added_look_is_found(looked: Path) -> None:
-    change(looked, "DELETE FROM reserve_looks WHERE number = 3")
+    remove(looked, "reserve query", number=3)
     assert findings(looked)
 
 
 def test_an_added_look_is_found(looked: Path) -> None:
-    change(
-        looked,
-        "INSERT INTO reserve_looks SELECT holdout_id, 4, ladder_id, submission, time, evidence, "
-        "low, risk, high, log_values, 99, hash, after, others FROM reserve_looks WHERE number = 3",
-    )
-    assert "query 4 of the reserve was inserted: it is no entry of the chain" in findings(looked)
+    insert(looked, "reserve query", like=3, position=99)
+    assert "query 3 of the reserve was inserted or moved" in findings(looked)
 
 
 def test_a_shown_value_that_is_not_its_replay_is_found(looked: Path) -> None:
     """As whoever owns the file could rebuild the chain over it."""
-    with Ledger(resolve_url(looked)).read() as tx:
-        assert dict(tx.reserve.replays(1)) == {1: True, 2: True, 3: True}
-    edited = (
-        ("risk", "0.25"),
-        ("log_values", "1.0"),
-        ("low", "0.0"),
+    assert reserve_replays(looked) == {1: True, 2: True, 3: True}
+    edited: tuple[tuple[str, Any], ...] = (
+        ("risk", 0.25),
+        ("log values", 1.0),
+        ("low", 0.0),
         # The ladder released another risk of this submission, and it was the second query.
-        ("evidence", "json_set(evidence, '$.grid.released', 0.9)"),
-        ("evidence", "json_set(evidence, '$.grid.query', 1)"),
+        ("evidence", partial(with_grid, released=0.9)),
+        ("evidence", partial(with_grid, query=1)),
     )
-    for column, value in edited:
-        change(looked, f"UPDATE reserve_looks SET {column} = {value} WHERE number = 2")
-        with Ledger(resolve_url(looked)).read() as tx:
-            assert dict(tx.reserve.replays(1)) == {1: True, 2: False, 3: True}
+    for field, value in edited:
+        tamper(looked, "reserve query", field, value, number=2)
+        rechain(looked)
+        assert reserve_replays(looked) == {1: True, 2: False, 3: True}
+
+
+def with_grid(evidence: dict[str, Any], **values: float) -> dict[str, Any]:
+    """Return the evidence of a query with other values of its grid."""
+    return evidence | {"grid": evidence["grid"] | values}
 
 
 def test_the_choice_of_rows_cannot_be_changed_or_dropped(looked: Path) -> None:
-    stored = bytearray(record(LadderHoldout.open("coins", ledger=looked)).n // 8)
-    change(looked, f"UPDATE holdouts SET reserve = x'{stored.hex()}'")
-    assert "the choice of the reserve was changed or moved" in findings(looked)
-    change(looked, "UPDATE holdouts SET reserve = NULL")
-    assert any("the choice of the reserve was removed" in one for one in findings(looked))
+    size = record(LadderHoldout.open("coins", ledger=looked))[0].n // 8
+    tamper(looked, "holdout", "reserve", bytes(size))
+    assert "what is recorded of the rows (reserve) was changed" in findings(looked)
+    tamper(looked, "holdout", "reserve", None)
+    assert "what is recorded of the rows (reserve) was changed" in findings(looked)
 
 
 def test_the_incumbents_predictions_for_the_reserve_cannot_be_changed(looked: Path) -> None:
     holdout = LadderHoldout.open("coins", ledger=looked)
-    found = record(holdout)
-    with closing(sqlite3.connect(looked)) as connection, connection:
-        (stored,) = connection.execute(
-            "SELECT predictions FROM incumbents ORDER BY number DESC"
-        ).fetchone()
-        changed = unpacked(stored)
-        assert found.reserve is not None
-        changed[np.flatnonzero(found.reserve)[0]] ^= 1
-        connection.execute(
-            "UPDATE incumbents SET predictions = ? WHERE number = (SELECT incumbent FROM ladders)",
-            [packed(changed)],
-        )
-    said = ["the incumbent's predictions on ladder default/main were changed"]
+    reserve, incumbent = reserve_of(holdout), holdout.status().incumbent
+    changed = from_kept(stored(looked, "incumbent", "predictions"))
+    assert reserve is not None
+    changed[np.flatnonzero(reserve)[0]] ^= 1
+    tamper(looked, "incumbent", "predictions", as_kept(changed), number=incumbent)
+    said = [f"the predictions kept of submission {incumbent} of ladder default/main were changed"]
     assert findings(looked) == said
-    change(looked, "UPDATE submissions SET reserve_digest = NULL WHERE number = 3")
+    tamper(looked, "submission", "reserve digest", None, number=3)
     assert "submission 3 of ladder default/main was changed or moved" in findings(looked)
 
 
 def test_looks_take_their_place_in_the_chain(looked: Path) -> None:
-    with Ledger(resolve_url(looked)).read() as tx:
-        kinds = [link.kind for link in tx.chains.links(1)]
-        assert tx.head(1).length == len(kinds)
+    kinds, end = chained(looked), head(looked)
+    assert end is not None and end.length == len(kinds)
     assert kinds == [
-        *("holdout", "reserve", "classes", "ladder", "rows"),
-        *["submission", "look"] * 3,
+        *("registered", "reservedrawn", "classesfixed", "ladderstarted", "vaultset", "rowsknown"),
+        *["submitted", "reservequeried"] * 3,
     ]
 
 
@@ -952,7 +929,7 @@ def test_later_looks_show_less_and_say_so(ledger: Path) -> None:
     holdout = LadderHoldout(
         rows_, labels, scoring="accuracy", name="large", reserve=0.5, ledger=ledger
     )
-    found = record(holdout)
+    found = record(holdout)[0]
     assert found.reserve is not None
     reserve = np.empty(1000, dtype=bool)
     reserve[holdout.__ladder__.guard().order] = found.reserve
@@ -981,7 +958,7 @@ def test_later_looks_show_less_and_say_so(ledger: Path) -> None:
     assert "in steps of" not in str(first)
     # The target of issue 32, with 20 % of errors; it was .341.
     assert later[-1].high - later[-1].low < 0.27
-    assert verify_holdout(resolve_url(ledger), "large").findings == ()
+    assert verify_holdout(url_of(ledger), "large").findings == ()
 
 
 def test_a_look_at_what_was_not_released_is_coded_alike(ledger: Path) -> None:
@@ -1074,7 +1051,7 @@ def test_all_looks_of_an_analyst_who_climbs_on_the_reserve_itself_cover() -> Non
 
 
 def _kept_of(holdout: LadderHoldout) -> NDArray[np.bool_]:
-    found = record(holdout)
+    found = record(holdout)[0]
     assert found.reserve is not None
     reserve = np.empty(found.n, dtype=bool)
     reserve[holdout.__ladder__.guard().order] = found.reserve

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 import os
 import pickle
-import sqlite3
 import struct
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +47,6 @@ from ladderholdout.errors import (
 from ladderholdout.guard.opening.health import verify_holdout
 from ladderholdout.guard.query.submission import Guard
 from ladderholdout.integrations.staged import ladder_stopping
-from ladderholdout.ledger import Ledger
 from ladderholdout.mechanisms import (
     FullDisclosure,
     Ladder,
@@ -60,7 +58,8 @@ from ladderholdout.server.accounts import home_of
 from tests.conftest import Binary
 from tests.support.beyond_plain import needs_pandas, pd
 from tests.support.commands import CliRunner
-from tests.support.holdouts import assert_replays, entries_of
+from tests.support.holdouts import assert_replays
+from tests.support.ledgers import counts, entries_of, raw
 from tests.support.postgres import Server
 from tests.support.processes import elsewhere
 
@@ -396,9 +395,7 @@ def test_what_cannot_be_several_metrics_registers_nothing(
     with pytest.raises((InvalidArgument, HoldoutConflict), match=said):
         holdout_of(ledger=ledger, **settings)
     if ledger.exists():
-        with closing(sqlite3.connect(ledger)) as connection:
-            assert connection.execute("SELECT count(*) FROM holdouts").fetchone() == (0,)
-            assert connection.execute("SELECT count(*) FROM ladders").fetchone() == (0,)
+        assert (counts(ledger)["holdouts"], counts(ledger)["ladders"]) == (0, 0)
 
 
 def test_a_range_may_be_stated_for_each_metric() -> None:
@@ -855,12 +852,11 @@ def test_all_certificates_of_a_climb_hold_together() -> None:
 def test_neither_repr_nor_pickle_nor_views_hold_a_raw_score(tmp_path: Path) -> None:
     holdout = holdout_of(ledger=tmp_path / "ledger.db", mechanism=SimplifiedLadder(step=0.2))
     releases = [holdout.submit(one) for one in models(8)]
-    with Ledger(holdout.ledger).read() as tx:
-        raw = [
-            abs(holdout.metrics[name].to_score(entry.raw_risk))
-            for name, ladder in holdout.__ladder__.by_metric.items()
-            for entry in tx.audit_entries(ladder.id)
-        ]
+    needles = [
+        abs(metric.to_score(risk))
+        for name, metric in holdout.metrics.items()
+        for risk in raw(holdout[name])
+    ]
     shown = " ".join(
         [
             repr(holdout),
@@ -873,8 +869,8 @@ def test_neither_repr_nor_pickle_nor_views_hold_a_raw_score(tmp_path: Path) -> N
         ]
     )
     pickled = pickle.dumps((holdout, releases, holdout.status(), holdout.history()))
-    assert len(raw) == 16
-    for score in raw:
+    assert len(needles) == 16
+    for score in needles:
         assert repr(score) not in shown
         assert f"{score:.6g}" not in shown
         assert struct.pack(">d", score) not in pickled

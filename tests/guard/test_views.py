@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sqlite3
 import warnings
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +25,19 @@ from ladderholdout.errors import (
     VaultError,
 )
 from ladderholdout.guard.opening.health import verify_holdout
-from ladderholdout.ledger import Ledger, resolve_url
 from ladderholdout.mechanisms import FullDisclosure
 from tests.support.beyond_plain import needs_pandas, pd
-from tests.support.holdouts import assert_replays, coins, counts, entries_of, guesses, undone
+from tests.support.holdouts import assert_replays, coins, guesses
+from tests.support.ledgers import (
+    counts,
+    entries_of,
+    labels_amended,
+    remove,
+    stored,
+    tamper,
+    undone,
+    url_of,
+)
 from tests.support.processes import elsewhere
 
 N = 60
@@ -116,7 +124,7 @@ def test_other_features_go_on_with_the_ladder(ledger: Path, change: Any) -> None
     assert LadderHoldout(change(X), y, ledger=ledger) == LadderHoldout(X, y, ledger=ledger)
     assert counts(ledger)["holdouts"] == 1
     assert (counts(ledger)["views"], counts(ledger)["vault"]) == (1, 2)
-    assert verify_holdout(resolve_url(ledger), "first").findings == ()
+    assert verify_holdout(url_of(ledger), "first").findings == ()
     assert_replays(first)
 
 
@@ -164,7 +172,7 @@ def test_a_search_on_other_features_goes_on(ledger: Path, n_jobs: int) -> None:
         assert np.isfinite(search.cv_results_["mean_test_score"]).all()
     assert holdout.status().submissions == 6
     assert counts(ledger)["holdouts"] == 1
-    assert verify_holdout(resolve_url(ledger), "first").findings == ()
+    assert verify_holdout(url_of(ledger), "first").findings == ()
 
 
 def test_a_study_on_other_features_goes_on(ledger: Path) -> None:
@@ -278,7 +286,7 @@ def test_ids_know_permuted_rows_with_other_features_and_labels(ledger: Path, vau
     right = corrected(y, 7)[order]
     assert elsewhere(LadderHoldout.submit, other, right).score == 1.0
     assert other.submit(First(2)).score == 1.0
-    assert verify_holdout(resolve_url(ledger), "first").findings == ()
+    assert verify_holdout(url_of(ledger), "first").findings == ()
 
 
 @needs_pandas
@@ -302,7 +310,7 @@ def test_ids_are_learned_later(ledger: Path) -> None:
     with said("known by their ids"):
         other = opened(ledger, X[order][:, :2], y[order], ids=np.array(IDS)[order])
     assert other == first
-    assert verify_holdout(resolve_url(ledger), "first").findings == ()
+    assert verify_holdout(url_of(ledger), "first").findings == ()
 
 
 @pytest.mark.parametrize(
@@ -353,7 +361,7 @@ def test_a_corrected_label_is_an_amendment(ledger: Path) -> None:
     assert ladder.submit(y).score == pytest.approx(59 / 60)
     assert ladder.submit(corrected(y, 7)).score == 1.0
     assert opened(ledger, X, corrected(y, 7)) == first  # and nothing more is said
-    assert verify_holdout(resolve_url(ledger), "first").findings == ()
+    assert verify_holdout(url_of(ledger), "first").findings == ()
     assert_replays(first)
 
 
@@ -399,7 +407,7 @@ def test_all_views_get_the_amended_labels(ledger: Path) -> None:
     for holdout in (first, second):
         assert elsewhere(LadderHoldout.submit, holdout, new).score == 1.0
     assert counts(ledger)["vault"] == 2
-    assert verify_holdout(resolve_url(ledger), "first").findings == ()
+    assert verify_holdout(url_of(ledger), "first").findings == ()
 
 
 @pytest.mark.processes
@@ -448,17 +456,14 @@ def test_a_failed_amendment_leaves_nothing_behind(ledger: Path) -> None:
     with pytest.warns(KnownHoldoutWarning):
         opened(ledger, X[:, :2])
     (ledger.parent / "vault").chmod(0o700)
-    with closing(sqlite3.connect(ledger)) as connection:
-        (path,) = connection.execute("SELECT vault_path FROM holdouts").fetchone()
-    Path(path).write_bytes(b"damaged")
+    Path(stored(ledger, "holdout", "vault")).write_bytes(b"damaged")
     before, files = counts(ledger), sorted((ledger.parent / "vault").glob("*.vault"))
     with pytest.raises(VaultError), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         opened(ledger, X[:, :2], corrected(y, 3))
     assert counts(ledger) == before
     assert sorted((ledger.parent / "vault").glob("*.vault")) == files
-    with Ledger(resolve_url(ledger)).read() as tx:
-        assert (tx.holdout(1).labels_version, tx.amended(1)) == (1, None)
+    assert labels_amended(ledger) == (1, None)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -517,14 +522,31 @@ def test_the_reserve_allows_for_amended_labels(ledger: Path) -> None:
 # Tampering
 
 
-TAMPERED = (
-    ("UPDATE views SET places = row_hashes", "view 2 of the rows (places) was changed"),
-    ("UPDATE views SET vault_path = 'x'", "view 2 of the rows (vault_path) was changed"),
-    ("DELETE FROM views", "view 2 of the rows (number) was changed"),
-    ("UPDATE events SET detail = '{}' WHERE kind = 'view'", "a note on a view of the rows was"),
-    ("UPDATE events SET detail = '{}' WHERE kind = 'amended'", "an amendment of the labels was"),
-    ("DELETE FROM events WHERE kind = 'amended'", "entries of the chain were removed"),
-    ("UPDATE holdouts SET label_digests = ids", "the rows (label_digests) was changed"),
+def other_places(ledger: Path) -> int:
+    return tamper(ledger, "view", "places", stored(ledger, "view", "row hashes"))
+
+
+def other_labels(ledger: Path) -> int:
+    return tamper(ledger, "holdout", "label digests", stored(ledger, "holdout", "ids"))
+
+
+TAMPERED: tuple[tuple[Callable[[Path], int], str], ...] = (
+    (other_places, "view 2 of the rows (places) was changed"),
+    (
+        lambda ledger: tamper(ledger, "event", "path", "x", kind="vaultset"),
+        "a note on the vault was changed or moved",
+    ),
+    (lambda ledger: remove(ledger, "view"), "entries of the chain were removed"),
+    (
+        lambda ledger: tamper(ledger, "event", "detail", "{}", kind="view"),
+        "a note on a view of the rows was",
+    ),
+    (
+        lambda ledger: tamper(ledger, "event", "detail", "{}", kind="amended"),
+        "an amendment of the labels was",
+    ),
+    (lambda ledger: remove(ledger, "event", kind="amended"), "entries of the chain were removed"),
+    (other_labels, "the rows (label_digests) was changed"),
 )
 
 
@@ -535,10 +557,9 @@ def test_what_is_changed_about_views_and_labels_is_found(ledger: Path) -> None:
         warnings.simplefilter("ignore")
         opened(ledger, X[:, :2])
         opened(ledger, X, corrected(y, 3))
-    assert verify_holdout(resolve_url(ledger), "first").findings == ()
-    for what, found in TAMPERED:
+    assert verify_holdout(url_of(ledger), "first").findings == ()
+    for change, found in TAMPERED:
         with undone(ledger):
-            with closing(sqlite3.connect(ledger)) as connection, connection:
-                connection.execute(what)
-            said = verify_holdout(resolve_url(ledger), "first").findings
-        assert found in " ".join(map(str, said)), what
+            change(ledger)
+            said = verify_holdout(url_of(ledger), "first").findings
+        assert found in " ".join(map(str, said)), found

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import sqlite3
-from contextlib import closing
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,6 @@ from ladderholdout.certificates import Grid, Transcript, certify, ladder_transcr
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, InvalidSubmission
 from ladderholdout.guard.open_ladder import Origin
 from ladderholdout.guard.opening.health import verify_holdout
-from ladderholdout.ledger import Ledger, resolve_url, verify
-from ladderholdout.ledger.verification import kept_incumbents
 from ladderholdout.mechanisms import (
     FullDisclosure,
     GaussianLadder,
@@ -29,7 +26,16 @@ from ladderholdout.mechanisms import (
     SimplifiedLadder,
 )
 from tests.support.commands import CliRunner
-from tests.support.holdouts import assert_replays, coins, guesses, repeats_first, undone
+from tests.support.holdouts import assert_replays, coins, guesses, repeats_first
+from tests.support.ledgers import (
+    chosen,
+    entries_of,
+    findings,
+    predictions_kept,
+    remove,
+    tamper,
+    undone,
+)
 
 WHY = "trained on the holdout's rows"
 
@@ -169,8 +175,7 @@ def test_noise_is_not_drawn_again(tmp_path: Path) -> None:
     refused = holdout.submit(right(y, 32))
     assert holdout.owner.withdraw(2, reason=WHY).again == ()
     assert holdout.submit(right(y, 32)).improved == refused.improved
-    with Ledger(holdout.ledger).read() as tx:
-        assert tx.entries(1)[-1].repeat_of == 3
+    assert entries_of(holdout)[-1].repeat_of == 3
     assert intact(holdout)
 
 
@@ -205,8 +210,7 @@ def test_rounds_of_one_batch_keep_what_preceded_the_batch(tmp_path: Path) -> Non
     holdout.submit(right(y, 30))
     for k in (35, 40, 45):
         holdout.__ladder__.submit(right(y, k), Origin(batch="fit", context={"round": k}))
-    with Ledger(holdout.ledger).read() as tx:
-        assert [number for number, _ in kept_incumbents(tx.conn, 1)] == [1, 4]
+    assert predictions_kept(holdout) == [1, 4]
     assert holdout.owner.withdraw(4, reason=WHY).incumbent == 1
     assert intact(holdout)
 
@@ -223,11 +227,19 @@ def test_a_ladder_without_values_reveals_nothing_by_it(tmp_path: Path) -> None:
     assert intact(holdout)
 
 
-CHANGED = (
-    "UPDATE events SET detail = replace(detail, 'trained', 'trainee') WHERE kind = 'withdrawn'",
-    "DELETE FROM events WHERE kind = 'withdrawn'",
-    "UPDATE ladders SET withdrawals = 0",
-    "UPDATE incumbents SET predictions = x'{}' WHERE number = 1",
+def another_reason(detail: str) -> str:
+    return detail.replace("trained", "trainee")
+
+
+def another_bit(predictions: bytes) -> bytes:
+    return predictions[:-1] + bytes([predictions[-1] ^ 1])
+
+
+CHANGED: tuple[Callable[[Path], int], ...] = (
+    lambda path: tamper(path, "event", "detail", another_reason, kind="withdrawn"),
+    lambda path: remove(path, "event", kind="withdrawn"),
+    lambda path: tamper(path, "ladder", "withdrawals", 0),
+    lambda path: tamper(path, "incumbent", "predictions", another_bit, number=1),
 )
 
 
@@ -238,15 +250,10 @@ def test_what_was_changed_is_found(tmp_path: Path) -> None:
     holdout.owner.withdraw(3, reason=WHY)
     assert intact(holdout)
     path = tmp_path / "ledger.db"
-    for statement in CHANGED:
+    for number, change in enumerate(CHANGED):
         with undone(path):
-            with closing(sqlite3.connect(path)) as connection, connection:
-                (kept,) = connection.execute(
-                    "SELECT predictions FROM incumbents ORDER BY number"
-                ).fetchone()
-                other = (kept[:-1] + bytes([kept[-1] ^ 1])).hex()
-                connection.execute(statement.replace("{}", other))
-            assert verify_holdout(holdout.ledger, "coins").findings, statement
+            change(path)
+            assert verify_holdout(holdout.ledger, "coins").findings, number
 
 
 # What certificates count
@@ -263,17 +270,15 @@ def test_what_was_revealed_stays_counted(tmp_path: Path) -> None:
     holdout.owner.withdraw(22, reason=WHY)
     assert holdout.certificate() == before
     holdout.submit(right(y, 45))
-    with Ledger(holdout.ledger).read() as tx:
-        chosen = tx.chosen(tx.ladder(1))
-    assert chosen is not None
-    parts = [(one.count, one.start, one.releases) for one in chosen.ladders]
+    found = chosen(holdout)
+    assert found is not None
+    parts = [(one.count, one.start, one.releases) for one in found.ladders]
     # It improved what was left after the withdrawal, and that is paid for.
     assert parts == [(22, 0, 0), (1, 22, 2)]
     holdout.submit(right(y, 50))
-    with Ledger(holdout.ledger).read() as tx:
-        chosen = tx.chosen(tx.ladder(1))
-    assert chosen is not None
-    parts = [(one.count, one.start, one.releases) for one in chosen.ladders]
+    found = chosen(holdout)
+    assert found is not None
+    parts = [(one.count, one.start, one.releases) for one in found.ladders]
     assert parts == [(22, 0, 0), (2, 22, 2)]
     assert holdout.certificate().log_count > before.log_count + 5
 
@@ -365,5 +370,4 @@ def test_other_rules_replay_over_withdrawals(tmp_path: Path) -> None:
         holdout.owner.withdraw(4, reason=WHY)
         holdout.submit(right(y, 50))
         assert intact(holdout)
-        with Ledger(resolve_url(tmp_path / str(number) / "ledger.db")).read() as tx:
-            assert verify(tx, 1).findings == ()
+        assert findings(tmp_path / str(number) / "ledger.db") == []

@@ -22,16 +22,8 @@ from ladderholdout.errors import (
 )
 from ladderholdout.mechanisms import Ladder, ParameterFreeLadder, SimplifiedLadder
 from tests.support.beyond_plain import pd
-from tests.support.holdouts import (
-    SHAKY,
-    assert_replays,
-    coins,
-    counts,
-    entries_of,
-    guesses,
-    is_repeat,
-    repeats_first,
-)
+from tests.support.holdouts import SHAKY, assert_replays, coins, guesses, is_repeat, repeats_first
+from tests.support.ledgers import counts, entries_of
 from tests.support.processes import elsewhere
 
 N = 60
@@ -255,7 +247,7 @@ def test_a_second_ladder_does_not_start_afresh_unseen(ledger: Path, what: dict[s
         "ladders": 2,
         "submissions": 4,
         "overlaps": 0,
-        "reserve_looks": 0,
+        "reserve queries": 0,
         "views": 0,
         "incumbents": 1,
         "vault": 1,

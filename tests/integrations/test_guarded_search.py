@@ -53,7 +53,7 @@ from ladderholdout.guard.query.finalists import ranked
 from ladderholdout.integrations.guarded_search import GuardedSearch
 from ladderholdout.mechanisms import PairedTestLadder
 from ladderholdout.mechanisms.defaults import FINALISTS
-from tests.support.holdouts import entries_of
+from tests.support.ledgers import entries_of
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 

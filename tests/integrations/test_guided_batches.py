@@ -21,7 +21,7 @@ from ladderholdout.guard.query import seen
 from ladderholdout.integrations.optuna import Candidate, Objective
 from ladderholdout.leaderboard import Leaderboard
 from ladderholdout.mechanisms import PairedTestLadder, SimplifiedLadder
-from tests.support.holdouts import entries_of
+from tests.support.ledgers import entries_of
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 

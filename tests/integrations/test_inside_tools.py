@@ -53,7 +53,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 from ladderholdout import InvalidArgument, LadderHoldout, SearchStopped
 from ladderholdout.integrations.stopping import LadderStopping
-from tests.support.holdouts import counts, entries_of, repeats
+from tests.support.holdouts import repeats
+from tests.support.ledgers import counts, entries_of
 
 # Workers of loky cannot import this file: what it defines travels whole.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])

@@ -26,12 +26,11 @@ from ladderholdout.errors import HoldoutConflict, OpenedWarning, TrackingError, 
 from ladderholdout.guard.containment import without_autologging
 from ladderholdout.integrations.mlflow import Tracking, anchors, attach, export
 from ladderholdout.integrations.mlflow.runs import RunChoice, analyst_run
-from ladderholdout.ledger import Ledger
 from ladderholdout.mechanisms import Ladder
-from tests.ledger.test_chain import change
 from tests.support.canaries import all_logs, canaries_of, texts_of
 from tests.support.commands import CliRunner
 from tests.support.holdouts import coins, guesses
+from tests.support.ledgers import head, rechain, tamper
 from tests.support.mlflow_stores import (
     ANALYST,
     AUDIT,
@@ -49,7 +48,6 @@ from tests.support.mlflow_stores import (
     store_bytes,
 )
 from tests.support.processes import at_once
-from tests.support.schema import rechain
 
 pytestmark = pytest.mark.processes
 
@@ -438,12 +436,10 @@ def test_anchors_are_what_the_runs_say(holdout: LadderHoldout, store: str) -> No
     assert [(one.kind, one.run_id, one.entries) for one in found] == [
         (one.kind, one.run_id, 5) for one in done
     ]
-    with Ledger(holdout.ledger).read() as tx:
-        for one in found:
-            assert tx.head_at(1, one.head.length) == one.head != tx.head(1)
+    for one in found:
+        assert head(holdout, one.head.length) == one.head != head(holdout)
     export(holdout, tracking_uri=store)
-    with Ledger(holdout.ledger).read() as tx:
-        assert {one.head for one in anchors(holdout, tracking_uri=store)} == {tx.head(1)}
+    assert {one.head for one in anchors(holdout, tracking_uri=store)} == {head(holdout)}
 
 
 def test_a_report_is_attached_to_the_audit_run(
@@ -738,8 +734,7 @@ def test_verify_compares_with_what_was_anchored(
     assert call(*words)[0] == 0
     # Whoever owns the files can chain it anew, and take away the mark that lies beside the
     # vault, which the ledger alone cannot tell.
-    edit = """UPDATE submissions SET context = '{"idea": "mine"}' WHERE number = 2"""
-    change(tmp_path / "ledger.db", edit)
+    tamper(tmp_path / "ledger.db", "submission", "context", {"idea": "mine"}, number=2)
     assert call("verify", "tiny")[0] == 1
     rechain(tmp_path / "ledger.db")
     assert "older copy" in call("verify", "tiny")[1]

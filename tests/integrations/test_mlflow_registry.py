@@ -18,11 +18,12 @@ from sklearn.tree import DecisionTreeClassifier
 from ladderholdout import InvalidArgument, LadderHoldout
 from ladderholdout.errors import HoldoutConflict, TrackingError, TrackingWarning
 from ladderholdout.integrations.mlflow import CertifiedVersion, certify_version, export
-from ladderholdout.ledger import Ledger
 from ladderholdout.mechanisms import PairedTestLadder
 from tests.integrations.test_mlflow import submit, tiny
+from tests.support import ledgers
 from tests.support.canaries import canaries_of
-from tests.support.holdouts import coins, entries_of, guesses
+from tests.support.holdouts import coins, guesses
+from tests.support.ledgers import entries_of
 from tests.support.mlflow_stores import (
     new_store,
     released,
@@ -187,8 +188,7 @@ def test_a_version_gets_a_json_a_page_and_tags(holdout: LadderHoldout, store: st
     assert found["interval"] == {"low": certificate.low, "high": certificate.high}
     assert found["confidence"] == 0.95 and found["incumbent"] == status.incumbent
     assert found["queries"] == sum(count for _, _, count in status.ladders)
-    with Ledger(holdout.ledger).read() as tx:
-        head = tx.head_at(1, found["ledger_head"]["length"])
+    head = ledgers.head(holdout, found["ledger_head"]["length"])
     assert head is not None and head.hash == found["ledger_head"]["hash"]
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", found["date"])
     assert found["assumptions"] == list(certificate.assumptions)

@@ -19,7 +19,8 @@ from tests.integrations.test_mlflow import tiny
 from tests.integrations.test_mlflow_registry import PICTURE, tree
 from tests.support.canaries import canaries_of
 from tests.support.commands import CliRunner
-from tests.support.holdouts import coins, entries_of
+from tests.support.holdouts import coins
+from tests.support.ledgers import entries_of
 from tests.support.mlflow_stores import (
     ANALYST,
     AUDIT,

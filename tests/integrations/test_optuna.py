@@ -15,9 +15,7 @@ from sklearn.tree import DecisionTreeClassifier
 from ladderholdout import InvalidArgument, LadderHoldout, LadderHoldoutError, SearchStopped
 from ladderholdout.errors import LadderHoldoutWarning, NotIncumbentWarning, OverlapError
 from ladderholdout.integrations.optuna import Candidate, inner_score_steps
-from ladderholdout.ledger import Ledger
-from ladderholdout.ledger.replay import replay
-from tests.support.holdouts import entries_of
+from tests.support.ledgers import entries_of, replayed
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 
@@ -211,9 +209,7 @@ def test_a_trial_that_is_run_twice_costs_one_step(binary: Any, holdout: LadderHo
     history = entries_of(holdout)
     assert [entry.repeat_of for entry in history] == [None, 1, 1, 1, 1]
     assert len({entry.digest for entry in history}) == 5
-    with Ledger(holdout.ledger).read() as tx:
-        entries = tx.recorded(1)
-        assert all(one.agrees for one in replay(tx.holdout(1), tx.ladder(1), entries))
+    assert all(one.agrees for one in replayed(holdout))
 
 
 # Failures

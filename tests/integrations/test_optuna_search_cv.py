@@ -19,7 +19,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from ladderholdout import LadderHoldout, SearchStopped
 from ladderholdout.errors import NoImprovementWarning, OverlapError
-from tests.support.holdouts import entries_of
+from tests.support.ledgers import entries_of
 from tests.support.studies import assert_nothing_raw, assert_traceable, holdout_of, storage_at
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)

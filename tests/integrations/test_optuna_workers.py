@@ -23,7 +23,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 from ladderholdout import LadderHoldout
 from ladderholdout.errors import LadderHoldoutWarning
-from tests.support.holdouts import assert_replays, entries_of
+from tests.support.holdouts import assert_replays
+from tests.support.ledgers import entries_of
 from tests.support.processes import at_once, elsewhere
 from tests.support.studies import (
     NAME,

@@ -81,6 +81,7 @@ from ladderholdout.guard.open_ladder import SeenGroups
 from ladderholdout.integrations import staged
 from ladderholdout.metrics import METRICS, Metric
 from tests.support.commands import CliRunner
+from tests.support.ledgers import shown_of
 from tests.support.server import registered, rows, serving, token_of
 
 # Workers of loky cannot import this file: what it defines travels whole.
@@ -291,8 +292,7 @@ def test_groups_reach_a_server_its_pages_and_the_command_line(tmp_path: Path) ->
             remote.__ladder__.note(SeenGroups(f"sign {place}"))
         with pytest.raises(HoldoutConflict, match="5 notes of groups"):
             remote.__ladder__.note(SeenGroups("sign 5"))
-        owned = LadderHoldout.open("churn", ledger=ledger).__ladder__
-        noted = owned.read(lambda tx, record: tx.grouped(record.holdout_id))
+        noted = shown_of(LadderHoldout.open("churn", ledger=ledger), "groups")
         assert len(noted) == 5 and all(one.endswith(", stated by Ada") for one in noted)
         other = LadderHoldout.connect(url, viewer, timeout=30)
         other.submit(rows()[1])

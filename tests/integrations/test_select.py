@@ -42,7 +42,8 @@ from ladderholdout.mechanisms import (
     ShakyLadder,
     SimplifiedLadder,
 )
-from tests.support.holdouts import entries_of, repeats
+from tests.support.holdouts import repeats
+from tests.support.ledgers import entries_of
 
 # Workers of loky cannot import this file: what it defines travels whole.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])

@@ -49,7 +49,8 @@ from sklearn.tree import DecisionTreeClassifier
 from ladderholdout import InvalidArgument, LadderHoldout, SearchStopped
 from ladderholdout.errors import NotConsultedWarning, OverlapError
 from ladderholdout.mechanisms import FullDisclosure
-from tests.support.holdouts import entries_of, repeats
+from tests.support.holdouts import repeats
+from tests.support.ledgers import entries_of
 
 WORKERS = [("loky", 2), ("threading", 2)]
 JOBS = [1, pytest.param(2, marks=pytest.mark.processes)]

@@ -30,15 +30,8 @@ from ladderholdout import InvalidArgument, LadderHoldout, SearchStopped
 from ladderholdout.errors import BudgetWarning, InvalidSubmission, KnownHoldoutWarning, LedgerError
 from ladderholdout.holdout import LadderStopping
 from ladderholdout.mechanisms import FullDisclosure, Ladder, ParameterFreeLadder
-from tests.support.holdouts import (
-    SHAKY,
-    assert_replays,
-    coins,
-    entries_of,
-    guesses,
-    is_repeat,
-    repeats,
-)
+from tests.support.holdouts import SHAKY, assert_replays, coins, guesses, is_repeat, repeats
+from tests.support.ledgers import entries_of
 from tests.support.processes import at_once, elsewhere
 from tests.support.stopping import parts, rounds_of, sequence
 

@@ -12,7 +12,7 @@ from tests.integrations import (
     test_stopping_sklearn,
     test_stopping_xgboost,
 )
-from tests.support.holdouts import record
+from tests.support.ledgers import record
 from tests.support.stopping import autologged, raw_scores_in
 
 # What each of the programs logs for certain. CatBoost's turns on the autologging of all.

@@ -17,11 +17,9 @@ from ladderholdout import LadderHoldout
 from ladderholdout.guard.opening.health import verify_holdout
 from ladderholdout.holdout import LadderStopping
 from ladderholdout.integrations import stopping as stopping_rule
-from ladderholdout.ledger import Ledger
-from ladderholdout.ledger.connections import source
-from ladderholdout.ledger.prepared import driver_of
 from ladderholdout.mechanisms import FullDisclosure, Ladder, ParameterFreeLadder
-from tests.support.holdouts import SHAKY, assert_replays, coins, entries_of, guesses
+from tests.support.holdouts import SHAKY, assert_replays, coins, guesses
+from tests.support.ledgers import entries_of, incumbent_predictions, predictions_kept, statements_of
 from tests.support.stopping import sequence
 
 
@@ -106,11 +104,8 @@ def test_with_noise_it_replays(tmp_path: Path) -> None:
 def test_rounds_that_cannot_end_training_are_one_transaction(tmp_path: Path) -> None:
     holdout = opened(tmp_path / "ledger.db")
     holdout.submit(coins()[1])  # nothing improves it
-    (conn,) = source(holdout.ledger)._idle  # type: ignore[union-attr]
-    asked: list[str] = []
-    driver_of(conn).set_trace_callback(asked.append)
-    stopping = waiting(LadderStopping(holdout, 10), list(guesses(0, 30)))
-    driver_of(conn).set_trace_callback(None)
+    with statements_of(holdout) as asked:
+        stopping = waiting(LadderStopping(holdout, 10), list(guesses(0, 30)))
     assert (stopping.stopped, stopping.rounds) == (True, 10)
     assert [one for one in asked if one.startswith("BEGIN")] == ["BEGIN IMMEDIATE"]
 
@@ -222,11 +217,9 @@ def test_the_last_incumbent_of_a_fit_is_kept_and_found_again(tmp_path: Path) -> 
     best = stopping.best_round
     assert best > 1
     ladder = holdout.__ladder__
-    with Ledger(holdout.ledger).read() as tx:
-        stored = tx.incumbent_predictions(ladder.id)
-        kept = tx.conn.exec_driver_sql("SELECT number FROM incumbents ORDER BY number").all()
+    stored, kept = incumbent_predictions(holdout), predictions_kept(holdout)
     assert np.array_equal(stored, answers(0)[best - 1][ladder.guard().order])
-    assert [number for (number,) in kept] == [1, 1 + best]
+    assert kept == [1, 1 + best]
     assert verify_holdout(holdout.ledger, holdout.name).findings == ()
     # In another process, or where another ladder has used the cache.
     ladder.guard()._incumbent = None

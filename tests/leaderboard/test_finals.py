@@ -5,9 +5,7 @@ from __future__ import annotations
 import csv
 import html
 import json
-import sqlite3
 import warnings
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +17,9 @@ from ladderholdout import LadderHoldout
 from ladderholdout.certificates import reserve_log_count
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, KnownHoldoutWarning
 from ladderholdout.leaderboard import Finals, Leaderboard
-from ladderholdout.ledger import Ledger, resolve_url
-from ladderholdout.ledger.verification import verify
 from tests.cli.test_cli import call, output
+from tests.support import ledgers
+from tests.support.ledgers import die_when, events, raw, reserve_of, shown_of, tamper, url_of
 from tests.support.processes import at_once
 
 N = 800
@@ -53,9 +51,8 @@ def filled(board: Leaderboard, y: Ints) -> None:
 
 
 def findings(board: Leaderboard) -> list[str]:
-    with Ledger(board.ledger).read() as tx:
-        (holdout,) = tx.holdouts()
-        return [str(finding) for finding in verify(tx, holdout.id).findings]
+    (name,) = ledgers.names(board)
+    return ledgers.findings(board, name)
 
 
 def sets(finals: Finals) -> dict[str, tuple[int, int]]:
@@ -76,8 +73,7 @@ def test_finals_tell_apart_what_a_board_does_not(per: str) -> None:
 
 def test_only_rows_of_the_reserve_are_measured() -> None:
     board, y = started()
-    with Ledger(board.ledger).read() as tx:
-        kept = tx.holdout(1).reserve
+    kept = reserve_of(board)
     assert kept is not None
     reserve = np.empty(N, dtype=bool)
     reserve[board._home.guard().order] = kept
@@ -113,8 +109,7 @@ def test_a_query_of_the_reserve_and_finals_pay_for_each_other() -> None:
     )
     alone = ada.reserve_certificate()
     finals = board.finals()
-    with Ledger(board.ledger).read() as tx:
-        (query,) = tx.reserve.all(1)
+    (query,) = shown_of(board, "reserve queries")
     assert finals.log_count == pytest.approx(np.log(1.25) + query.log_values)
     after = ben.reserve_certificate()
     assert after.log_count == pytest.approx(
@@ -251,9 +246,7 @@ def test_amended_labels_count_against_whoever_they_help(tmp_path: Path) -> None:
 
 
 def change(path: Path, detail: dict[str, Any]) -> None:
-    with closing(sqlite3.connect(path)) as connection, connection:
-        statement = "UPDATE events SET detail = ? WHERE kind = 'finals'"
-        assert connection.execute(statement, [json.dumps(detail)]).rowcount == 1
+    assert tamper(path, "event", "detail", json.dumps(detail), kind="finals") == 1
 
 
 def test_a_changed_record_is_found(tmp_path: Path) -> None:
@@ -261,10 +254,9 @@ def test_a_changed_record_is_found(tmp_path: Path) -> None:
     board, y = started(ledger=path)
     filled(board, y)
     board.finals()
-    with closing(sqlite3.connect(path)) as connection:
-        ((detail,),) = connection.execute("SELECT detail FROM events WHERE kind = 'finals'")
+    (held,) = events(board, "finals")
     for what in ("evidence", "shown", "entries"):
-        noted = json.loads(detail)
+        noted = json.loads(held.detail or "")
         if what == "evidence":
             noted["evidence"]["risks"][0] = 0.4
         elif what == "shown":
@@ -273,7 +265,7 @@ def test_a_changed_record_is_found(tmp_path: Path) -> None:
             noted["entries"][0][0] = "Eve"
         change(path, noted)
         found = findings(board)
-        assert any("finals of ladder board/leaderboard" in finding for finding in found)
+        assert any("the finals of ladder board/leaderboard" in finding for finding in found)
         replay = any("what finals number 1 showed is not their replay" in one for one in found)
         assert replay == (what != "entries")
 
@@ -285,11 +277,10 @@ def test_no_label_and_no_raw_score_is_in_what_is_shown() -> None:
     texts = (
         f"{finals} {finals!r} {finals._repr_html_()} {finals.to_csv()} {finals.picture().file()}"
     )
-    with Ledger(board.ledger).read() as tx:
-        raw = {entry.raw_risk for ladder in tx.ladders(1) for entry in tx.audit_entries(ladder.id)}
-    assert raw
+    risks = set(raw(board))
+    assert risks
     shown = {f"{row.score}" for row in finals}  # of other rows, and as many of them
-    for risk in raw:
+    for risk in risks:
         for value in {f"{risk}", f"{1 - risk:.6g}"} - shown:
             assert len(value) < 5 or value not in texts
 
@@ -336,17 +327,7 @@ def hold(board: Leaderboard) -> tuple[int, list[tuple[str, int, int]]]:
 
 def hold_and_die(board: Leaderboard) -> None:
     """Die when the finals are written and not yet committed."""
-    import os
-
-    from ladderholdout.ledger.chain import Chains
-
-    write = Chains.note
-
-    def dying(self: Chains, *given: Any, **named: Any) -> None:
-        write(self, *given, **named)
-        os._exit(9)
-
-    Chains.note = dying  # type: ignore[method-assign]
+    die_when("note")
     board.finals()
 
 
@@ -397,4 +378,4 @@ def test_two_boards_of_one_holdout_share_its_reserve() -> None:
     second = other.finals()
     assert (first.number, second.number) == (1, 2)
     assert board.finals() == first and other.finals_held() == (second,)
-    assert resolve_url(board.ledger) == board.ledger
+    assert url_of(board.ledger) == board.ledger

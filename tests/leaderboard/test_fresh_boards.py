@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from ladderholdout import LadderHoldout
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, OverlapError
 from ladderholdout.leaderboard import Leaderboard
-from ladderholdout.ledger import Ledger
-from ladderholdout.ledger.verification import verify
 from tests.cli.test_cli import output
+from tests.support import ledgers
 
 BOTH = pytest.mark.parametrize("per", ["team", "rank"])
 Floats, Ints = NDArray[np.float64], NDArray[np.int64]
@@ -34,8 +33,7 @@ def board_on(y: Ints, X: Floats, **given: Any) -> Leaderboard:
 
 
 def findings(board: Leaderboard) -> list[str]:
-    with Ledger(board.ledger).read() as tx:
-        return [f.what for each in tx.holdouts() for f in verify(tx, each.id).findings]
+    return ledgers.findings(board)
 
 
 @BOTH

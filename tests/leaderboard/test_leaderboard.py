@@ -31,8 +31,6 @@ from ladderholdout.errors import (
     UnknownHoldout,
 )
 from ladderholdout.leaderboard import Leaderboard, Standings
-from ladderholdout.ledger import Ledger
-from ladderholdout.ledger.verification import verify
 from ladderholdout.mechanisms import (
     Ladder,
     Outcome,
@@ -46,7 +44,9 @@ from ladderholdout.mechanisms import (
 )
 from ladderholdout.metrics import Evaluation
 from tests.cli.test_cli import call, output
-from tests.support.holdouts import assert_replays, coins, counts, guesses
+from tests.support import ledgers
+from tests.support.holdouts import assert_replays, coins, guesses
+from tests.support.ledgers import counts, ladders_at
 from tests.support.processes import at_once
 
 N, FEW = 100, 49
@@ -70,9 +70,8 @@ def shown(board: Leaderboard) -> list[tuple[int, str, float, int]]:
 
 
 def findings(board: Leaderboard) -> tuple[Any, ...]:
-    with Ledger(board.ledger).read() as tx:
-        (holdout,) = tx.holdouts()
-        return verify(tx, holdout.id).findings
+    (name,) = ledgers.names(board)
+    return tuple(ledgers.findings(board, name))
 
 
 # The rule of the ranks
@@ -361,7 +360,7 @@ def test_a_board_replays_from_the_ledger_alone(per: str, default_ledger: Path) -
     assert_replays(board._home)
     if per == "rank":
         assert len(board.standings()) == 10
-        ladder = board._home.read(lambda tx, home: home)
+        _, ladder, _ = ledgers.record(board)  # type: ignore[arg-type]
         assert [row.account for row in board.standings()] == [
             account for _, account in ladder.state["places"]
         ]
@@ -400,8 +399,7 @@ def test_processes_that_submit_at_once_get_one_order(per: str, default_ledger: P
     found = board.standings()
     assert (found.submissions, found.accounts) == (36, 4)
     assert findings(board) == ()
-    with Ledger(board.ledger).read() as tx:
-        names = [(one.settings.account, one.settings.name) for one in tx.ladders(1)]
+    names = ladders_at(board)
     assert len(names) == len(set(names)) == (5 if per == "team" else 1)
 
 

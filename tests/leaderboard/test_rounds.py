@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -23,12 +22,11 @@ from ladderholdout.errors import (
 )
 from ladderholdout.guard import Origin
 from ladderholdout.leaderboard import Collected, Leaderboard
-from ladderholdout.ledger import Ledger
-from ladderholdout.ledger.prepared import driver_of
-from ladderholdout.ledger.verification import verify
 from ladderholdout.metrics import metric_of_items
 from tests.cli.test_cli import output
+from tests.support import ledgers
 from tests.support.holdouts import assert_replays, coins
+from tests.support.ledgers import die_when
 from tests.support.processes import at_once
 
 N = 400
@@ -48,9 +46,8 @@ def hits(y: Ints, count: int) -> Ints:
 
 
 def findings(board: Leaderboard) -> tuple[Any, ...]:
-    with Ledger(board.ledger).read() as tx:
-        (holdout,) = tx.holdouts()
-        return verify(tx, holdout.id).findings
+    (name,) = ledgers.names(board)
+    return tuple(ledgers.findings(board, name))
 
 
 def send(board: Leaderboard, y: Ints, *sent: tuple[str, int]) -> None:
@@ -199,11 +196,7 @@ def close(board: Leaderboard) -> int:
 
 
 def close_and_die(board: Leaderboard) -> None:
-    import os
-
-    from ladderholdout.ledger.rounds import Rounds
-
-    Rounds.close = lambda *given: os._exit(9)  # type: ignore[assignment]
+    die_when("round")
     board.close_round()
 
 
@@ -243,28 +236,6 @@ def test_whatever_comes_while_a_round_is_closed_is_in_this_one_or_the_next(
     assert rounds is not None
     assert sum(one.submissions for one in rounds.closed) == found.submissions == 30
     assert findings(board) == ()
-
-
-def test_a_submission_does_not_read_what_earlier_rounds_kept(tmp_path: Path) -> None:
-    """Else each costs more than the one before, on a board that lasts."""
-    board, y = started(ledger=tmp_path / "ledger.db")
-    send(board, y, ("Ada", 300))
-    board.close_round()
-    with Ledger(board.ledger).read() as tx:
-        driver, asked = driver_of(tx.conn), list[str]()
-        (home, ada) = tx.ladders(1)
-        driver.set_trace_callback(asked.append)
-        tx.rounds.counts(home), tx.rounds.ids(home), tx.rounds.answered(home, 1)
-        list(tx.rounds.kept(ada.id)), tx.batches.predictions_of(ada.id, 2)
-        driver.set_trace_callback(None)
-        of_rounds = [query for query in asked if "FROM collected" in query]
-        plans = [driver.execute(f"EXPLAIN QUERY PLAN {query}").fetchall() for query in of_rounds]
-    assert len(plans) == 5
-    for plan in plans:
-        steps = " ".join(row[3] for row in plan)
-        assert re.search(
-            r"INDEX ix_collected_(round \(home_id=\? AND round|number \(ladder_id)", steps
-        )
 
 
 def test_the_command_line_closes_a_round(default_ledger: Path) -> None:
@@ -355,19 +326,6 @@ def test_the_owner_takes_out_what_waits(default_ledger: Path) -> None:
     assert [row.account for row in board.standings()] == ["Ada"] and findings(board) == ()
     send(board, y, ("Eve", 390))
     assert close(board) == 1
-
-
-@BOTH
-def test_what_was_left_out_is_not_replayed(per: str) -> None:
-    board, y = started(per, name="replayed")
-    send(board, y, ("Ada", 300), ("Eve", 390))
-    board.take_out("Eve")
-    board.close_round()
-    better, X = y.copy(), coins(N)[0]
-    better[:20] = 1 - better[:20]
-    again = Leaderboard(X, better, name="replayed", ledger=board.ledger, per=per)
-    replayed = again.replay_rounds("corrected")
-    assert [answer.account for answer in replayed.answers] == ["Ada"]
 
 
 @BOTH

@@ -15,8 +15,9 @@ import pytest
 from ladderholdout import LadderHoldout
 from ladderholdout.errors import RestoredWarning
 from ladderholdout.guard.opening.health import verify_holdout
-from ladderholdout.ledger import Head, Ledger, backup, resolve_url
-from ladderholdout.ledger.marks import Mark, mark_of
+from ladderholdout.ledger import Ledger, backup, resolve_url
+from ladderholdout.ledger.fold import Head
+from ladderholdout.ledger.marks import Mark
 from tests.support.holdouts import coins, guesses
 from tests.support.processes import elsewhere
 
@@ -64,23 +65,21 @@ def rolled_back(folder: Path, **more: Any) -> Path:
 
 
 def mark(holdout: LadderHoldout) -> Mark:
-    return mark_of(
-        holdout.ledger, holdout.__ladder__.read(lambda tx, one: tx.holdout(one.holdout_id))
-    )
+    return holdout.__ladder__.read(lambda tx, one: tx.mark(one.holdout_id))
 
 
 @pytest.mark.processes
 def test_an_older_copy_is_found_said_and_put_on_record_once(tmp_path: Path) -> None:
     ledger = rolled_back(tmp_path)
     (older,) = verify_holdout(resolve_url(ledger), "coins").findings
-    assert "older copy: link 10 was seen on this machine" in str(older)
+    assert "older copy: link 11 was seen on this machine" in str(older)
     said, found = elsewhere(submitted, str(ledger), 3)
     assert said == ["RestoredWarning"]
-    assert found == ["an older copy was put in place where link 10 had been known"]
+    assert found == ["an older copy was put in place where link 11 had been known"]
     assert elsewhere(submitted, str(ledger), 4) == ([], found)
     status = LadderHoldout.open("coins", ledger=ledger).status()
-    assert status.restored == (10,)
-    assert ("restored", "an older copy of the ledger was put in place; link 10 had been known") in (
+    assert status.restored == (11,)
+    assert ("restored", "an older copy of the ledger was put in place; link 11 had been known") in (
         status.lines()
     )
 
@@ -209,7 +208,7 @@ def test_a_warning_made_an_error_takes_nothing_back_that_was_committed(tmp_path:
         opened(ledger, vault=tmp_path / "moved")
     assert elsewhere(submitted, str(ledger), 3) == (
         [],
-        ["an older copy was put in place where link 10 had been known"],
+        ["an older copy was put in place where link 11 had been known"],
     )
     assert len(list((tmp_path / "moved").glob("*.vault"))) == 1
 
@@ -231,5 +230,5 @@ def test_whatever_locks_the_chain_compares_it_with_the_mark(tmp_path: Path) -> N
     with pytest.warns(RestoredWarning, match=f"link {lost.length} "):
         holdout.__ladder__.alone(lambda: None)
     with Ledger(holdout.ledger).read() as tx:
-        assert [known for _, known in tx.restorings(1)] == [lost.length]
+        assert [length for _, length in tx.fold(1).restored] == [lost.length]
         assert mark(holdout).seen() == tx.head(1)

@@ -6,13 +6,13 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sklearn.dummy import DummyClassifier
 from sklearn.model_selection import GridSearchCV
-from sqlalchemy import text
 
 from ladderholdout import LadderHoldout
 from ladderholdout.errors import (
@@ -25,10 +25,13 @@ from ladderholdout.errors import (
 )
 from ladderholdout.guard.open_ladder import Origin
 from ladderholdout.guard.opening.health import verify_holdout
-from ladderholdout.ledger import Access, Ledger, Stale, Transaction, connections, resolve_url
-from ladderholdout.ledger.prepared import Prepared
+from ladderholdout.ledger import Ledger, resolve_url, store
+from ladderholdout.ledger.place import Access
+from ladderholdout.ledger.postgres import ServerConnection, Stale
+from ladderholdout.ledger.transaction import Transaction
 from ladderholdout.mechanisms import FullDisclosure
-from tests.support.holdouts import assert_replays, coins, entries_of, guesses, is_repeat, record
+from tests.support.holdouts import assert_replays, coins, guesses, is_repeat
+from tests.support.ledgers import entries_of, predictions_kept, record
 from tests.support.postgres import Server, name_of, proxied
 
 pytestmark = pytest.mark.processes
@@ -52,18 +55,49 @@ def alone(ledger: str, **given: Any) -> LadderHoldout:
     return holdout
 
 
+@dataclass
+class Trips:
+    """What was sent to the server, and how often it was waited for, the commits beside."""
+
+    sent: list[str]
+    waits: int = 0
+    commits: int = 0
+
+    def clear(self) -> None:
+        self.sent.clear()
+        self.waits = self.commits = 0
+
+
+class Cursor:
+    """A cursor that counts the waits for its rows; what came with other rows is there already."""
+
+    def __init__(self, cursor: Any, trips: Trips) -> None:
+        self._cursor, self._trips = cursor, trips
+
+    def __getattr__(self, name: str) -> Any:
+        self._trips.waits += name.startswith("fetch") and self._cursor.pgresult is None
+        return getattr(self._cursor, name)
+
+    def __iter__(self) -> Any:
+        return iter(self.fetchall())
+
+
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The statements of the submission path whose rows were waited for."""
-    found: list[str] = []
-    read = Prepared.read
+def trips(monkeypatch: pytest.MonkeyPatch) -> Trips:
+    trips = Trips([])
+    send, settle = ServerConnection.send, ServerConnection.settle
 
-    def reading(query: Prepared, conn: Any, cursor: Any) -> list[Any]:
-        found.append(query._compiled[conn.dialect.name].text)
-        return read(query, conn, cursor)
+    def sending(conn: ServerConnection, statement: str, values: Any = ()) -> Any:
+        trips.sent.append(statement)
+        return Cursor(send(conn, statement, values), trips)
 
-    monkeypatch.setattr(Prepared, "read", reading)
-    return found
+    def settling(conn: ServerConnection) -> None:
+        trips.commits += conn.sent is not None
+        settle(conn)
+
+    monkeypatch.setattr(ServerConnection, "send", sending)
+    monkeypatch.setattr(ServerConnection, "settle", settling)
+    return trips
 
 
 @pytest.fixture
@@ -90,48 +124,47 @@ def placed(sets: Any) -> list[tuple[Any, None]]:
     return [(predictions, None) for predictions in sets]
 
 
-def test_who_submits_alone_waits_for_nothing_before_the_commit(
-    database: str, asked: list[str]
-) -> None:
+def test_who_submits_alone_waits_for_nothing_before_the_commit(database: str, trips: Trips) -> None:
     holdout = alone(database)
-    asked.clear()
+    trips.clear()
     for number, guess in enumerate(guesses(2, 20), 3):
         assert holdout.submit(guess).submission == number
-    assert asked == []
+    assert (trips.waits, trips.commits) == (0, 20)
     assert_whole(holdout)
 
 
 def test_two_who_submit_in_turn_read_first_and_lose_nothing(
-    database: str, asked: list[str], refused: list[Stale]
+    database: str, trips: Trips, refused: list[Stale]
 ) -> None:
     both = [alone(database), elsewhere(database)]
     for number, guess in enumerate(guesses(2, 20), 3):
         assert both[number % 2].submit(guess).submission == number
-    asked.clear()
+    trips.clear()
     refused.clear()
     for number, guess in enumerate(guesses(3, 4), 23):
         assert both[number % 2].submit(guess).submission == number
-    # The row of the ladder, and whether the predictions are known: nothing was sent in vain.
-    assert len(asked) == 8 and refused == []
+    # One trip for the events that are new and for what is known of the predictions, and one to
+    # commit: nothing was sent in vain.
+    assert (trips.waits, trips.commits, refused) == (4, 4, [])
     both[0].submit(guesses(4, 1)[0])
     both[0].submit(guesses(5, 1)[0])
-    asked.clear()
+    trips.clear()
     both[0].submit(guesses(6, 1)[0])
-    assert asked == []
+    assert trips.waits == 0
     assert_whole(both[0])
 
 
 def test_a_repeat_is_answered_from_memory(
-    database: str, refused: list[Stale], asked: list[str]
+    database: str, refused: list[Stale], trips: Trips
 ) -> None:
     holdout = alone(database)
     first = holdout.submit(coins()[1])
     assert first.improved and first.score == 1.0
     (worse,) = guesses(2, 1)
     holdout.submit(worse)
-    asked.clear()
+    trips.clear()
     again, no_better = holdout.submit(coins()[1]), holdout.submit(worse)
-    assert asked == refused == []
+    assert trips.waits == 0 and refused == []
     assert is_repeat(holdout, again) and again.is_incumbent and again.score == first.score
     assert again.improvements == first.improvements
     assert is_repeat(holdout, no_better) and not no_better.improved
@@ -147,7 +180,7 @@ def test_a_repeat_is_answered_from_memory(
 
 
 def test_who_repeats_what_others_submitted_is_refused_once(
-    database: str, refused: list[Stale], asked: list[str]
+    database: str, refused: list[Stale], trips: Trips
 ) -> None:
     holdout, other = alone(database), elsewhere(database)
     rows = [*guesses(2, 9), coins()[1]]
@@ -160,11 +193,11 @@ def test_who_repeats_what_others_submitted_is_refused_once(
     assert len(refused) == 1
     assert [entries_of(holdout)[one - 1].repeat_of for one in numbers] == [*range(3, 13)]
     # Now they are remembered here as well.
-    asked.clear()
+    trips.clear()
     holdout.submit(guesses(4, 1)[0])
-    asked.clear()
+    trips.clear()
     again = [holdout.submit(row) for row in rows]
-    assert asked == [] and len(refused) == 1
+    assert trips.waits == 0 and len(refused) == 1
     assert all(is_repeat(holdout, one) for one in again) and again[-1].is_incumbent
     assert_whole(holdout)
 
@@ -186,7 +219,7 @@ def test_what_was_withdrawn_elsewhere_is_not_answered_from_memory(
 
 
 def test_rounds_of_a_fit_and_candidates_of_a_batch_are_written_unread(
-    database: str, tmp_path: Path, asked: list[str]
+    database: str, tmp_path: Path, trips: Trips
 ) -> None:
     found = []
     rows, y = [*guesses(5, 4)], coins()[1]
@@ -195,10 +228,9 @@ def test_rounds_of_a_fit_and_candidates_of_a_batch_are_written_unread(
     for ledger in (database, str(tmp_path / "file.db")):
         holdout = opened(ledger)
         guard = holdout.__ladder__.guard()
-        asked.clear()
+        trips.clear()
         guard.submit(placed(guesses(6, 2)), [Origin(batch="search")] * 2)
-        assert not any(one.startswith("SELECT submissions.batch") for one in asked)
-        asked.clear()
+        trips.clear()
         answers = [
             guard.submit(placed([guess]), [Origin(batch="search")])[0] for guess in guesses(7, 3)
         ]
@@ -207,54 +239,34 @@ def test_rounds_of_a_fit_and_candidates_of_a_batch_are_written_unread(
             origins = [Origin(batch=f"fit {at}", context=one) for one in context]
             answers += guard.submit(placed(each), origins)
         if ledger == database:
-            assert asked == []
-        kept = holdout.__ladder__.read(lambda tx, ladder: [*tx.batches.kept(ladder.id)])
-        assert kept == [1, 2, 3, 4, 5]
+            assert trips.waits == 0
+        assert predictions_kept(holdout, of="candidates") == [1, 2, 3, 4, 5]
         found.append((answers, [entry.repeat_of for entry in entries_of(holdout)]))
         assert_whole(holdout)
     assert found[0] == found[1]
 
 
-@pytest.fixture
-def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What was done with statements: sent, and waited for."""
-    done: list[str] = []
-    send, read = Prepared.send, Prepared.read
-
-    def sending(*given: Any) -> Any:
-        done.append("sent")
-        return send(*given)
-
-    def reading(*given: Any) -> Any:
-        done.append("waited")
-        return read(*given)
-
-    monkeypatch.setattr(Prepared, "send", sending)
-    monkeypatch.setattr(Prepared, "read", reading)
-    return done
-
-
-def test_several_are_asked_for_before_any_is_waited_for(database: str, done: list[str]) -> None:
+def test_several_are_asked_for_before_any_is_waited_for(database: str, trips: Trips) -> None:
     """The ladders of several metrics; and the rows of a reserve beside all others."""
     several = opened(database, scoring=["accuracy", "f1", "roc_auc"], mechanism=None)
     several.submit({"labels": coins()[1], "scores": coins()[1] / 2})
-    done.clear()
+    trips.clear()
     several.submit({"labels": guesses(1, 1)[0], "scores": coins()[1] / 3})
     # The first ladder, and then the two others at once.
-    assert done == ["sent"] * 2 + ["waited"] + ["sent"] * 4 + ["waited"] * 5
+    assert trips.waits == 2
     X, y = coins(seed=1)
     reserved = LadderHoldout(
         X, y, scoring="accuracy", name="reserved", reserve=0.5, ledger=database
     )
     for guess in (guesses(1, 1)[0], y, y):
         reserved.submit(guess)
-        done.clear()
+        trips.clear()
         reserved.submit(guess)
-        assert done[:4] == ["sent"] * 3 + ["waited"]
+        assert trips.waits == 1
 
 
 def test_with_a_reserve_rounds_that_agree_elsewhere_are_asked_for_as_others_are(
-    database: str, done: list[str]
+    database: str, trips: Trips
 ) -> None:
     holdout = opened(database, reserve=0.5)
     kept = record(holdout)[0].reserve
@@ -266,9 +278,9 @@ def test_with_a_reserve_rounds_that_agree_elsewhere_are_asked_for_as_others_are(
             ordered = both[0][guard.order].copy()
             ordered[kept] = 1 - ordered[kept]
             both[1][guard.order] = ordered
-        done.clear()
+        trips.clear()
         guard.submit(placed(both), [Origin()] * 2)
-        found.append([*done])
+        found.append([one for one in trips.sent if one.startswith("SELECT")])
     assert found[0] == found[1]
     last = record(holdout)[2][-2:]
     assert last[0].entry.digest == last[1].entry.digest
@@ -294,8 +306,7 @@ def test_the_batch_of_a_ladder_is_known_from_what_was_committed(
     theirs.__ladder__.guard().submit(placed(guesses(2, 1)), [Origin(batch="b")])
     for at, batch in enumerate("ab"):
         guard.submit(placed(guesses((3, at), 1)), [Origin(batch=batch)])
-    kept = ours.__ladder__.read(lambda tx, ladder: tx.batches.kept(ladder.id))
-    assert [*kept] == [1, 3]
+    assert predictions_kept(ours, of="candidates") == [1, 3]
 
 
 def test_a_key_that_is_known_gets_its_first_answer(database: str) -> None:
@@ -382,7 +393,7 @@ def test_a_ledger_that_got_another_format_meanwhile_is_refused(
 ) -> None:
     holdout = alone(database)
     Ledger(resolve_url(database)).transact(
-        lambda tx: tx.conn.execute(text("UPDATE ledger_format SET number = 9999"))
+        lambda tx: tx.db.send("UPDATE ledger_format SET number = 9999")
     )
     with pytest.raises(LedgerError, match="format 9999"):
         holdout.submit(guesses(2, 1)[0])
@@ -413,10 +424,10 @@ def test_who_waited_for_another_submission_does_not_answer_as_of_before(
     def hold(tx: Transaction) -> None:
         tx.locked_ladder(other.__ladder__.id)
         locked.set()
-        waiting = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
-        while not tx.conn.execute(waiting).scalar_one():
-            tx.conn.execute(text("SELECT pg_sleep(0.01), pg_stat_clear_snapshot()"))
-        tx.chains.note(other.__ladder__.holdout_id, "classes")
+        waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        while not tx.db.send(waiting).fetchone()[0]:
+            tx.db.send("SELECT pg_sleep(0.01), pg_stat_clear_snapshot()")
+        tx.note(other.__ladder__.holdout_id, "something")
 
     ledger = Ledger.opened(other.ledger)
     holding = threading.Thread(target=lambda: ledger.transact(hold, Access.LADDER))
@@ -483,7 +494,7 @@ def test_a_submission_that_is_committed_after_the_server_was_asked_for_it_is_not
 ) -> None:
     holdout = alone(database)
     before = len(holdout.history())
-    connect, transact, committed = connections.connection, Ledger.transact, Ledger._committed
+    connect, transact, committed = store.connection, Ledger.transact, Ledger._committed
     bodies: list[Callable[[Transaction], Any]] = []
     losing, late = [True], list[bool]()
 
@@ -504,12 +515,12 @@ def test_a_submission_that_is_committed_after_the_server_was_asked_for_it_is_not
         if not lost or late:
             return committed_before
         late.append(True)
-        with connect(connections.source(database), Access.LADDER) as conn:
-            bodies[0](Transaction(conn, database, writes=True))
+        with connect(store.source(database), Access.LADDER) as conn:
+            bodies[0](Transaction(conn, database))
         assert committed(self, lost) is not None and committed_before is None
         return committed_before
 
-    monkeypatch.setattr(connections, "connection", lost)
+    monkeypatch.setattr(store, "connection", lost)
     monkeypatch.setattr(Ledger, "transact", noted)
     monkeypatch.setattr(Ledger, "_committed", arrives_late)
     release = holdout.submit(guesses(3, 1)[0])

@@ -13,7 +13,8 @@ from ladderholdout import InvalidArgument, LadderHoldout
 from ladderholdout.errors import InvalidSubmission, MetricError
 from ladderholdout.metrics import ItemMetric, metric_of_items
 from tests.support.beyond_plain import needs_pandas, pd
-from tests.support.holdouts import assert_replays, entries_of, is_repeat
+from tests.support.holdouts import assert_replays, is_repeat
+from tests.support.ledgers import entries_of
 
 ITEMS = [f"Is {at} even?" for at in range(60)]
 REFERENCES = ["yes" if at % 2 == 0 else "no" for at in range(60)]

@@ -14,11 +14,11 @@ from sklearn.metrics import get_scorer
 from ladderholdout import LadderHoldout
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, RangeWarning
 from ladderholdout.guard.opening.health import verify_holdout
-from ladderholdout.ledger import Ledger
 from ladderholdout.mechanisms import GateLadder
 from ladderholdout.metrics import Metric, get_metric
 from ladderholdout.metrics.scores import squared
 from tests.support.holdouts import is_repeat
+from tests.support.ledgers import record
 
 N = 200
 RMSE = "neg_root_mean_squared_error"
@@ -70,8 +70,7 @@ def test_a_ladder_of_version_0_1_keeps_its_range(tmp_path: Path) -> None:
     made = LadderHoldout(X, y / 10, scoring=metric, name="old", ledger=place)
     assert made.submit(y / 10 + errors / 10).score == pytest.approx(-7.45, rel=0.02)
     found = LadderHoldout.open("old", ledger=place)
-    with Ledger(found.ledger).read() as tx:
-        (ladder,) = tx.ladders(tx.holdouts(name="old")[0].id)
+    _, ladder, _ = record(found)
     assert json.loads(json.dumps(ladder.settings.metric_settings)) == {"loss_range": [0, largest]}
     assert found.metric.risk_range == (0.0, largest)
     assert found.metric.loss_range == pytest.approx((0, 14.1421356))

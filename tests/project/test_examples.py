@@ -20,7 +20,6 @@ import pytest
 
 from ladderholdout import LadderHoldout
 from ladderholdout.extras import EXTRAS
-from ladderholdout.ledger import holdout_names
 from ladderholdout.mechanisms import GateLadder
 
 pytestmark = pytest.mark.processes
@@ -149,7 +148,7 @@ def test_each_example_has_a_holdout_and_rows_of_its_own(tmp_path: Path) -> None:
         if script.stem not in ("early_stopping_torch", "own_mechanism_test", "demo"):
             words = ("--trials", "2") if script.stem == "team" else ()
             run(script, *words, environment={"LADDERHOLDOUT_LEDGER": str(ledger)})
-            found = holdout_names(f"sqlite:///{ledger}") if ledger.exists() else []
+            found = names(ledger) if ledger.exists() else []
             assert (len(found) > len(names)) == (script.stem in KEPT), script.stem
             names = found
 

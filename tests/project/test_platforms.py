@@ -7,20 +7,18 @@ workers too. Neither Windows nor macOS ran these tests.
 from __future__ import annotations
 
 import ast
-import ntpath
 import os
 import re
 import subprocess
 import sys
 import time
 import tomllib
-from pathlib import Path, PureWindowsPath
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from ladderholdout import LadderHoldout
-from ladderholdout.ledger import place, resolve_url
 from ladderholdout.process import read_start
 from ladderholdout.thirdparty import TESTED
 from tests.support import platforms, tree
@@ -154,29 +152,6 @@ def test_the_start_of_a_file_is_read_the_same_without_pread(
     finally:
         os.close(descriptor)
     assert found == [b"one\r\n"] * 3
-
-
-@pytest.mark.parametrize(
-    ("stated", "file"),
-    [
-        ("sqlite:///C:/data/ledger.db", "C:\\data\\ledger.db"),
-        ("sqlite:///C:\\data\\ledger.db", "C:\\data\\ledger.db"),
-        ("C:\\data\\ledger.db", "C:\\data\\ledger.db"),
-        ("c:/My Data/ledger 50%.db", "c:\\My Data\\ledger 50%.db"),
-        ("sqlite:///C:/data/ledger.db?timeout=5", "C:\\data\\ledger.db"),
-    ],
-)
-def test_a_path_with_a_drive_is_a_ledger(
-    stated: str, file: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Path() is a Windows path there; here it is told to be, and to make nothing absolute.
-    monkeypatch.setattr(place, "_absolute", ntpath.normpath)
-    url = resolve_url(stated)
-    assert resolve_url(url) == url  # a handle that travels carries it on
-    found = place.file_of(url)
-    assert PureWindowsPath(str(found)) == PureWindowsPath(file)
-    assert PureWindowsPath(str(found)).is_absolute()
-    assert place.timeout_of(url) == (5.0 if "timeout" in stated else place.TIMEOUT)
 
 
 def test_a_ledger_under_a_name_in_other_letters_is_the_same_one(tmp_path: Path) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import re
 import runpy
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -71,11 +70,8 @@ GUARD_ROOMS = (
 )
 
 LAB_ROOMS = {"cli", "lab"}
-SQL = {"sqlalchemy"}
+SQL = {"psycopg", "sqlalchemy", "sqlite3"}
 SQL_ROOMS = {"ledger"}
-RAW_SCORES = "raw_risk"
-# The guard computes it, and the ledger keeps it.
-RAW_SCORE_ROOMS = {"audit", "guard", "ledger"}
 
 TOOLS = {
     "catboost",
@@ -278,28 +274,6 @@ def sql_outside_the_ledger(module: Module) -> list[str]:
     ]
 
 
-def raw_scores_in_the_open(module: Module) -> list[str]:
-    if module.room in RAW_SCORE_ROOMS:
-        return []
-    word = re.compile(rf"\b{RAW_SCORES}\b")
-    return [
-        module.says(line, f"{RAW_SCORES} is for {', '.join(sorted(RAW_SCORE_ROOMS))} alone")
-        for line, text in _identifiers_and_strings(module.text)
-        if word.search(text)
-    ]
-
-
-def _identifiers_and_strings(text: str) -> Iterator[tuple[int, str]]:
-    """Every text the program can act on. Docstrings may talk about what they like."""
-    nodes = tree.nodes(text)
-    prose = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
-    for node in nodes:
-        for _, value in ast.iter_fields(node) if id(node) not in prose else ():
-            for text in value if isinstance(value, list) else [value]:
-                if isinstance(text, str):
-                    yield getattr(node, "lineno", 0), text
-
-
 def tools_outside_their_integration(module: Module) -> list[str]:
     return [
         module.says(found.line, f"{found.tool} may not be imported here")
@@ -400,10 +374,6 @@ def test_only_the_ledger_speaks_sql() -> None:
     assert broken(sql_outside_the_ledger) == ""
 
 
-def test_raw_scores_are_named_in_three_rooms_only() -> None:
-    assert broken(raw_scores_in_the_open) == ""
-
-
 def test_a_tool_is_imported_by_its_integration_only() -> None:
     assert broken(tools_outside_their_integration) == ""
 
@@ -491,20 +461,10 @@ BITES: list[tuple[Callable[[Module], list[str]], str, str]] = [
     ),
     (lab_outside_the_cli, "audit.report", "from ladderholdout.lab import simulate"),
     (lab_outside_the_cli, "audit.report", "def f():\n    from ..lab import bounds"),
-    (sql_outside_the_ledger, "holdout", "import sqlalchemy as sa"),
-    (sql_outside_the_ledger, "vault", "from sqlalchemy.engine import Engine"),
+    (sql_outside_the_ledger, "holdout", "import sqlite3"),
+    (sql_outside_the_ledger, "vault", "from psycopg import Connection"),
     (sql_outside_the_ledger, "cli", "def made():\n    from sqlalchemy import select"),
     (sql_outside_the_ledger, "cli", "if TYPE_CHECKING:\n    import sqlalchemy.engine"),
-    (raw_scores_in_the_open, "feedback", "def shown(row):\n    return row.raw_risk"),
-    (raw_scores_in_the_open, "feedback", "def shown(raw_risk): ..."),
-    (raw_scores_in_the_open, "feedback", "shown(raw_risk=1)"),
-    (raw_scores_in_the_open, "feedback", "raw_risk = 1"),
-    (raw_scores_in_the_open, "feedback", "def raw_risk(): ..."),
-    (raw_scores_in_the_open, "feedback", "from x import raw_risk"),
-    (raw_scores_in_the_open, "feedback", "def f():\n    global raw_risk"),
-    (raw_scores_in_the_open, "cli", "row['raw_risk']"),
-    (raw_scores_in_the_open, "cli", "text('SELECT raw_risk FROM submissions')"),
-    (raw_scores_in_the_open, "cli", "print(f'raw_risk {x}')"),
     (tools_outside_their_integration, "holdout", "import optuna"),
     (tools_outside_their_integration, "holdout", "def f():\n    import optuna"),
     (tools_outside_their_integration, "audit.report", "def f():\n    from mlflow import log"),
@@ -562,7 +522,6 @@ def test_no_rule_bites_what_is_allowed() -> None:
         downward_when_called,
         lab_outside_the_cli,
         sql_outside_the_ledger,
-        raw_scores_in_the_open,
         tools_outside_their_integration,
         adapters_imported_early,
         too_long,

@@ -20,15 +20,16 @@ from ladderholdout.certificates import LadderTranscript, Transcript, certify
 from ladderholdout.errors import KnownHoldoutWarning
 from ladderholdout.guard.open_ladder import Origin
 from ladderholdout.holdout import LadderStopping
-from ladderholdout.ledger import Chosen
 from ladderholdout.mechanisms import Ladder, SimplifiedLadder
-from tests.support.holdouts import assert_replays, coins, entries_of, repeats
+from tests.support import ledgers
+from tests.support.holdouts import assert_replays, coins, repeats
+from tests.support.ledgers import entries_of
 
 Ints = NDArray[np.int64]
 
 
-def chosen(holdout: LadderHoldout) -> Chosen:
-    found = holdout.__ladder__.read(lambda tx, ladder: tx.chosen(ladder))
+def chosen(holdout: LadderHoldout) -> Any:
+    found = ledgers.chosen(holdout)
     assert found is not None
     return found
 

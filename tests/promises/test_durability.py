@@ -6,12 +6,10 @@ import itertools
 import os
 import random
 import signal
-import sqlite3
 import struct
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -19,21 +17,17 @@ import numpy as np
 import pytest
 
 from ladderholdout import LadderHoldout, Release
-from ladderholdout.ledger import Ledger
-from ladderholdout.ledger.replay import replay, rules_of
 from ladderholdout.mechanisms import FullDisclosure, Mechanism, ParameterFreeLadder
 from ladderholdout.metrics import get_metric
-from tests.support.holdouts import (
-    EVERY,
-    SHAKY,
-    assert_replays,
-    coins,
+from tests.support.holdouts import EVERY, SHAKY, assert_replays, coins, guesses, repeats
+from tests.support.ledgers import (
     counts,
     entries_of,
-    guesses,
+    order_of_all,
+    rechain,
     record,
-    repeats,
     replayed,
+    tamper,
 )
 from tests.support.processes import at_once, die_at, elsewhere, killed
 
@@ -54,7 +48,7 @@ def assert_known(holdout: LadderHoldout, predictions: Any, first: Answer) -> Non
     number, score, _ = first
     again = holdout.submit(predictions)
     assert entries_of(holdout)[again.submission - 1].repeat_of == number
-    discloses = rules_of(record(holdout)[1].settings).mechanism.discloses
+    discloses = holdout.rules.mechanism.discloses
     due = score if discloses else holdout.status().score
     assert (again.score, again.improved) == (due, False)
 
@@ -243,7 +237,7 @@ def test_a_registration_killed_anywhere_can_be_made_again(
         found = counts(Path(place))
         # A crash may leave a copy of the rows behind, as private as the vault itself.
         assert found.pop("vault") in (1, 2)
-        assert found.pop("reserve_looks") == 0
+        assert found.pop("reserve queries") == 0
         assert [found.pop(name) for name in ("views", "incumbents")] == [0, 1]
         assert found == {"holdouts": 1, "ladders": 1, "submissions": 1, "overlaps": 0}
     assert elsewhere(submit_truth, places) == [(2, 1.0, False)] * len(places)
@@ -323,9 +317,7 @@ def test_two_accounts_on_one_holdout_get_one_order(tmp_path: Path) -> None:
     assert_one_order(ours, told[0::2])
     assert_one_order(theirs, told[1::2])
     assert ours.status().ladders == (("ours", "main", 40), ("theirs", "main", 40))
-    with closing(sqlite3.connect(tmp_path / "ledger.db")) as connection:
-        rows = connection.execute("SELECT id, ladder_id, number FROM submissions ORDER BY id")
-        order = rows.fetchall()
+    order = order_of_all(tmp_path / "ledger.db")
     # One order over both ladders, and each ladder's own within it.
     assert [place for place, *_ in order] == list(range(1, 81))
     for ladder in (1, 2):
@@ -366,7 +358,7 @@ def test_processes_that_register_at_once_share_one_ladder(tmp_path: Path) -> Non
             "ladders": 1,
             "submissions": 20,
             "overlaps": 0,
-            "reserve_looks": 0,
+            "reserve queries": 0,
             "views": 0,
             "incumbents": sum(one.improved for one in holdout.history()),
             "vault": 1,
@@ -550,11 +542,10 @@ def test_a_replay_needs_neither_the_vault_nor_this_process(tmp_path: Path) -> No
 
 
 def replay_scores(url: str) -> list[tuple[float, bool]]:
-    with Ledger(url).read() as tx:
-        (ladder,) = tx.ladders(1)
-        found = list(replay(tx.holdout(1), ladder, tx.recorded(ladder.id)))
+    holdout = LadderHoldout.open("coins", ledger=url)
+    found = replayed(holdout)
     assert all(one.agrees for one in found)
-    score = get_metric(ladder.settings.metric).to_score
+    score = get_metric(holdout.metric.name).to_score
     return [(score(risk), improved) for risk, improved in (one.recomputed for one in found)]
 
 
@@ -570,17 +561,15 @@ def test_a_release_that_was_tampered_with_does_not_replay(
         holdout.submit(predictions)
     assert_replays(holdout)
     risk, improved = replayed(holdout)[number - 1].recorded
-    for column, value in (("released_risk", np.nextafter(risk, 2.0)), ("improved", not improved)):
-        write(tmp_path / "ledger.db", number, column, value)
+    for field, value in (("answer", np.nextafter(risk, 2.0)), ("improved", not improved)):
+        tamper(tmp_path / "ledger.db", "submission", field, value, number=number)
+        rechain(tmp_path / "ledger.db")  # a chain that is broken is not replayed
         found = replayed(holdout)
         assert [one.number for one in found if not one.agrees] == [number]
-        write(tmp_path / "ledger.db", number, column, risk if column != "improved" else improved)
+        before = risk if field != "improved" else improved
+        tamper(tmp_path / "ledger.db", "submission", field, before, number=number)
+        rechain(tmp_path / "ledger.db")
         assert_replays(holdout)
-
-
-def write(ledger: Path, number: int, column: str, value: Any) -> None:
-    with closing(sqlite3.connect(ledger)) as connection, connection:
-        connection.execute(f"UPDATE submissions SET {column} = ? WHERE number = ?", (value, number))
 
 
 def test_the_noise_depends_on_a_secret_of_its_own() -> None:

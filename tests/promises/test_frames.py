@@ -17,7 +17,6 @@ import ladderholdout
 from ladderholdout import LadderHoldout, LadderHoldoutError, Metric
 from ladderholdout.guard.opening.health import verify_holdout
 from ladderholdout.guard.query import submission as guard_room
-from ladderholdout.ledger import Ledger
 from ladderholdout.mechanisms import (
     BayesBootLadder,
     BayesBootLadderBoot,
@@ -27,6 +26,7 @@ from ladderholdout.mechanisms import (
     ShakyLadder,
 )
 from tests.support.interrupts import Place, aside, interrupted, lines_of
+from tests.support.ledgers import secret_of
 
 PACKAGE = str(Path(ladderholdout.__file__).parent)
 CANARY, N = "canary-7731", 40
@@ -76,8 +76,7 @@ class Case:
         return self.rng.normal(size=N).round(2) + 100.0
 
     def needles(self) -> set[str]:
-        with Ledger(self.ledger).read() as tx:
-            secret = tx.holdouts()[0].secret
+        secret = secret_of(self.ledger)
         found = {f"{CANARY}-rare", "7731.125", "7738.125", repr(secret)}
         for risk in self.risks:
             found |= {f"{risk:.9f}"[:8], f"{1 - risk:.9f}"[:8]}

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import base64
 import json
-import sqlite3
 import warnings
 from collections.abc import Callable
-from contextlib import closing
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,9 +26,9 @@ from ladderholdout import LadderHoldout
 from ladderholdout.errors import HoldoutConflict
 from ladderholdout.guard import ladder_of
 from ladderholdout.guard.opening.health import verify_holdout
-from ladderholdout.ledger import resolve_url
 from ladderholdout.mechanisms import GateLadder, ShakyLadder
 from tests.promises.test_session import fixed
+from tests.support.ledgers import dump, made_of, url_of
 
 FROZEN = Path(__file__).parent / "data" / "frozen"
 # A vault's place is in the chain: this one is the same on every machine, and marks of it lie
@@ -156,13 +154,10 @@ def write(folder: Path) -> None:
         warnings.simplefilter("ignore")
         ledger = Path(name) / "ledger.db"
         session(ledger)
-        with closing(sqlite3.connect(ledger)) as connection:
-            lines = list(connection.iterdump())
+        dumped = dump(ledger)
         answers = answered(ledger)
     folder.mkdir(parents=True, exist_ok=True)
-    # SQLAlchemy makes a table's indexes in any order.
-    lines.sort(key=lambda line: (line == "COMMIT;", line * line.startswith("CREATE INDEX")))
-    (folder / "ledger.sql").write_text("\n".join(lines) + "\n", "utf-8")
+    (folder / "ledger.sql").write_text(dumped, "utf-8")
     (folder / "answers.json").write_text(json.dumps(answers, indent=1) + "\n", "utf-8")
     system, place = fsspec.url_to_fs(VAULT)
     for path in system.ls(place, detail=False):
@@ -176,9 +171,7 @@ def write(folder: Path) -> None:
 def frozen(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, Path]:
     """The files of a version, and a ledger as that version left it."""
     folder, ledger = FROZEN / request.param, tmp_path / "ledger.db"
-    with closing(sqlite3.connect(ledger)) as connection:
-        connection.executescript((folder / "ledger.sql").read_text("utf-8"))
-    ledger.chmod(0o600)
+    made_of(ledger, (folder / "ledger.sql").read_text("utf-8"))
     system, place = fsspec.url_to_fs(VAULT)
     for file in folder.glob("*.base64"):
         system.pipe(f"{place}/{file.stem}", base64.b64decode(file.read_text("ascii")))
@@ -195,7 +188,7 @@ def test_what_a_released_version_wrote_is_answered_as_it_was(frozen: tuple[Path,
     assert set(answers) == {f"{name} of {account}" for name, account in LADDERS}
     assert rounded(answered(ledger)) == rounded(answers)
     for name, _ in LADDERS:
-        assert verify_holdout(resolve_url(ledger), name).findings == ()
+        assert verify_holdout(url_of(ledger), name).findings == ()
 
 
 def test_what_a_released_version_wrote_goes_on(frozen: tuple[Path, Path]) -> None:
@@ -213,7 +206,7 @@ def test_what_a_released_version_wrote_goes_on(frozen: tuple[Path, Path]) -> Non
     with pytest.raises(HoldoutConflict):
         opened("months@1").submit(guess(rows(4)[1], 149))
     for name, _ in LADDERS:
-        assert verify_holdout(resolve_url(ledger), name).findings == ()
+        assert verify_holdout(url_of(ledger), name).findings == ()
 
 
 if __name__ == "__main__":

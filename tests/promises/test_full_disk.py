@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +12,9 @@ from ladderholdout import LadderHoldout
 from ladderholdout.audit.report import record_of, write_report
 from ladderholdout.errors import InvalidArgument, LadderHoldoutError
 from ladderholdout.guard.opening.health import verify_holdout
-from ladderholdout.ledger import resolve_url
 from tests.support.disk import fill, mounted, only_root
 from tests.support.holdouts import coins, guesses
+from tests.support.ledgers import names, url_of
 
 pytestmark = [pytest.mark.processes, only_root]
 
@@ -46,11 +44,11 @@ def test_a_registration_leaves_no_vault_without_a_ledger_entry(disk: Path, left:
     assert vaults(disk) == before
     assert names(ledger) == ["first"]
     ballast.unlink()
-    assert verify_holdout(resolve_url(ledger), "first").findings == ()
+    assert verify_holdout(url_of(ledger), "first").findings == ()
     again = LadderHoldout(*coins(seed=2), scoring="accuracy", name="second", ledger=ledger)
     again.submit(guesses(1, 1)[0])
     assert len(vaults(disk)) == 2
-    assert verify_holdout(resolve_url(ledger), "second").findings == ()
+    assert verify_holdout(url_of(ledger), "second").findings == ()
 
 
 def test_the_vault_goes_where_the_ledger_does_not_take_the_entry(
@@ -87,8 +85,3 @@ def test_a_report_is_whole_or_what_was_there(disk: Path) -> None:
 
 def vaults(folder: Path) -> list[str]:
     return sorted(one.name for one in folder.rglob("*") if one.suffix in (".vault", ".part"))
-
-
-def names(ledger: Path) -> list[str]:
-    with closing(sqlite3.connect(ledger)) as connection:
-        return [name for (name,) in connection.execute("SELECT name FROM holdouts ORDER BY id")]

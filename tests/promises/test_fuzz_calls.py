@@ -18,7 +18,6 @@ from ladderholdout import LadderHoldout
 from ladderholdout.arguments import as_given, as_number
 from ladderholdout.errors import InvalidArgument, KnownHoldoutWarning
 from ladderholdout.guard.opening.health import verify_holdout
-from ladderholdout.ledger import Ledger
 from tests.support.fuzz import (
     ODD,
     Call,
@@ -31,6 +30,7 @@ from tests.support.fuzz import (
     pure_calls,
     y,
 )
+from tests.support.ledgers import names
 
 
 @pytest.fixture(autouse=True)
@@ -42,9 +42,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def check_whole(place: str) -> None:
     """The ledger's own check finds nothing, in any of its holdouts."""
-    with Ledger(place).read() as tx:
-        names = [one.name for one in tx.holdouts()]
-    for name in names:
+    for name in names(place):
         assert verify_holdout(place, name).findings == ()
 
 

@@ -9,6 +9,7 @@ the ledger, in an audit and in what an unguarded search leaves behind; so it can
 from __future__ import annotations
 
 import json
+import logging
 import os
 import pickle
 import random
@@ -37,7 +38,6 @@ from sklearn.tree import DecisionTreeClassifier
 
 from ladderholdout import InvalidArgument, LadderHoldout, LadderHoldoutError, Metric, SearchStopped
 from ladderholdout.cli import app
-from ladderholdout.ledger import Ledger
 from ladderholdout.mechanisms import (
     Ladder,
     Mechanism,
@@ -59,7 +59,7 @@ from tests.support.canaries import (
     words_of,
 )
 from tests.support.commands import CliRunner
-from tests.support.holdouts import entries_of
+from tests.support.ledgers import FAULTS, entries_of, sabotage, secret_of, write_past_the_library
 
 pytestmark = pytest.mark.processes
 
@@ -150,6 +150,7 @@ def searched(
         with pytest.raises(LadderHoldoutError):
             holdout.submit(data.y[:7])
         status, history = holdout.status(), holdout.history()
+        logging.getLogger("sqlite3").debug("heard")  # the library itself says nothing to a log
     split = holdout.split(inner=2)
     shown = [holdout, split, search, search.cv_results_, release, status, *history]
     channels = {
@@ -174,10 +175,7 @@ def test_a_search_leaves_nothing_raw_behind(searched: Searched) -> None:
 
 
 def test_the_searched_logs_and_warnings_are_not_empty(searched: Searched) -> None:
-    # The name says that the database's own loggers were heard, at their loudest. A new ledger is
-    # made without Alembic, which has nothing to say then.
-    assert b"sqlalchemy.pool" in searched.channels["logs"]
-    assert b"alembic" not in searched.channels["logs"]
+    assert b"heard" in searched.channels["logs"]
     assert b"KnownHoldoutWarning" in searched.channels["warnings"]
 
 
@@ -189,7 +187,7 @@ def test_what_holds_no_model_holds_no_class_name_either(searched: Searched) -> N
 
 def test_the_search_for_canaries_finds_them_where_they_lie(searched: Searched) -> None:
     ledger = b"".join(path.read_bytes() for path in searched.ledger.parent.glob("ledger.db*"))
-    assert searched.canaries.found_in(ledger) >= {"raw risk", "secret", "label"}
+    assert searched.canaries.found_in(ledger) >= {"raw risk", "secret"}
     assert searched.canaries.found_in(*searched.raw_scores) == {"raw score"}
     assert "label" in searched.canaries.found_in(folder_bytes(searched.ledger.parent / "vault"))
 
@@ -277,8 +275,9 @@ def test_a_talkative_search_with_two_workers_prints_nothing_raw(data: Data, tmp_
             "formatters": {"marked": {"format": "configured: %(name)s %(message)s"}},
             "handlers": {"all": {"class": "logging.StreamHandler", "formatter": "marked"}},
             "root": {"level": "DEBUG", "handlers": ["all"]},
-            "loggers": {"sqlalchemy": {"level": "DEBUG"}, "sqlalchemy.engine": {"level": "DEBUG"}},
+            "loggers": {"psycopg": {"level": "DEBUG"}, "psycopg.pool": {"level": "DEBUG"}},
         })
+        logging.getLogger("psycopg").debug("heard")
         holdout = LadderHoldout.open("canaries")
         holdout.submit(np.full(len(X), yes))
         holdout.history(), holdout.status()
@@ -297,7 +296,7 @@ def test_a_talkative_search_with_two_workers_prints_nothing_raw(data: Data, tmp_
     assert said.count("[CV 1/1") == 24  # the start and the end of each candidate
     assert "score=0." in said
     assert len(holdout.history()) == 13
-    assert "configured: sqlalchemy.pool" in said
+    assert "configured: psycopg heard" in said
     assert "SELECT" not in said and "INSERT" not in said
     assert CANARY not in said
     assert not canaries_of(holdout, data.y).found_in(said)
@@ -587,38 +586,6 @@ def test_a_refused_registration_names_no_label(data: Data, tmp_path: Path) -> No
         assert not canaries.found_in(said), case
 
 
-QUOTES_THE_ROW = """
-CREATE TRIGGER fault BEFORE INSERT ON submissions BEGIN
-    SELECT json_extract('{}', CAST(NEW.raw_risk AS TEXT)); END
-"""
-REFUSES = """
-CREATE TRIGGER fault BEFORE INSERT ON submissions BEGIN SELECT RAISE(ABORT, 'a fault'); END
-"""
-TAKES_THE_NUMBER = """
-INSERT INTO submissions (ladder_id, number, time, digest, raw_risk, evidence, released_risk,
-                         improved, context, position, hash)
-SELECT ladder_id, number + 1, time, 'x', 0.5, '{}', 0.5, 0, '{}', 99, 'x' FROM submissions
-"""
-REFUSES_THE_STATE = """
-CREATE TRIGGER fault BEFORE UPDATE ON ladders BEGIN
-    SELECT json_extract('{}', NEW.state || NEW.submissions); END
-"""
-FAULTS = {
-    "the driver quotes the row": QUOTES_THE_ROW,
-    "a trigger refuses it": REFUSES,
-    "its number is taken": TAKES_THE_NUMBER,
-    "the state is refused": REFUSES_THE_STATE,
-}
-
-
-def vandalise(ledger: Path, statement: str) -> None:
-    """Change the ledger from another process."""
-    code = (
-        "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute(sys.argv[2]); c.commit()"
-    )
-    subprocess.run([sys.executable, "-c", code, str(ledger), statement], check=True)
-
-
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_of_the_database_is_told_without_the_row(
     data: Data, tmp_path: Path, fault: str
@@ -629,9 +596,8 @@ def test_a_fault_of_the_database_is_told_without_the_row(
     holdout.submit(np.full(len(data.y), NO))
     guess = np.full(len(data.y), YES)
     hits = (guess == data.y) @ data.weights / data.weights.sum()
-    with Ledger(holdout.ledger).read() as tx:
-        canaries = Canaries.of(data.y, [1.0 - float(hits)], tx.holdouts()[0].secret)
-    vandalise(path, FAULTS[fault])
+    canaries = Canaries.of(data.y, [1.0 - float(hits)], secret_of(holdout))
+    sabotage(path, fault)
     dummy = DummyClassifier(strategy="constant", constant=YES).fit(data.X_train, data.y_train)
     search = GridSearchCV(dummy, {"random_state": [1, 2]}, scoring=holdout, cv=holdout.split())
     ways = [
@@ -648,19 +614,15 @@ def test_a_fault_of_the_database_is_told_without_the_row(
         assert "The ledger" in str(error) and "cannot be used" in str(error)
         assert not canaries.found_in(texts_of(error), *records.texts)
         assert not any(hasattr(one, "params") for one in chain(error))
-    assert len(holdout.history()) == 1 + (fault == "its number is taken")
+    assert len(holdout.history()) == 1
 
 
 def test_the_searcher_would_find_a_row_that_the_driver_quotes(data: Data, tmp_path: Path) -> None:
-    import sqlite3
-
     data.open(tmp_path / "ledger.db").submit(np.full(len(data.y), YES))
     hits = (data.y == YES) @ data.weights / data.weights.sum()
     canaries = Canaries.of(data.y, [1.0 - float(hits)], b"no secret")
-    vandalise(tmp_path / "ledger.db", QUOTES_THE_ROW)
-    direct = sqlite3.connect(tmp_path / "ledger.db")
-    error = raised(lambda: direct.execute(TAKES_THE_NUMBER.replace("'x', 0.5", "'x', raw_risk")))
-    direct.close()
+    sabotage(tmp_path / "ledger.db", "the driver quotes the row")
+    error = raised(lambda: write_past_the_library(tmp_path / "ledger.db"))
     assert canaries.found_in(texts_of(error)) == {"raw risk"}
 
 

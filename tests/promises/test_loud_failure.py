@@ -31,10 +31,9 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from ladderholdout import InvalidArgument, LadderHoldout, SearchStopped
 from ladderholdout.errors import LedgerError
-from ladderholdout.ledger import Ledger, resolve_url
-from ladderholdout.ledger.replay import replay
 from ladderholdout.mechanisms import Ladder
-from tests.support.holdouts import entries_of
+from tests.support import ledgers
+from tests.support.ledgers import entries_of
 from tests.support.processes import elsewhere
 
 pytestmark = pytest.mark.processes
@@ -142,10 +141,10 @@ class Bench:
 
 def replayed(ledger: Path) -> int:
     """Count the entries of a ledger with one ladder, all of which have to replay to the bit."""
-    with Ledger(resolve_url(ledger)).read() as tx:
-        (holdout,) = tx.holdouts()
-        (ladder,) = tx.ladders(holdout.id)
-        steps = list(replay(holdout, ladder, tx.recorded(ladder.id)))
+    (name,) = ledgers.names(ledger)
+    ((account, ladder_name),) = ledgers.ladders_at(ledger)
+    holdout = LadderHoldout.open(name, account=account, ladder=ladder_name, ledger=ledger)
+    steps, (_, ladder, _) = ledgers.replayed(holdout), ledgers.record(holdout)
     assert all(step.agrees for step in steps)
     assert [step.number for step in steps] == list(range(1, ladder.submissions + 1))
     assert not steps or steps[-1].state == ladder.state

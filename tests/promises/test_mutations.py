@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 import random
 import shutil
-import sqlite3
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -21,11 +19,10 @@ from ladderholdout.cli import app
 from ladderholdout.errors import LadderHoldoutError, LadderHoldoutWarning
 from ladderholdout.guard import ladder as ladders
 from ladderholdout.guard.opening.health import ledger_findings, verify_holdout
-from ladderholdout.ledger import connections as engine
-from ladderholdout.ledger import resolve_url
 from ladderholdout.mechanisms import PairedTestLadder
 from tests.support.commands import CliRunner
 from tests.support.holdouts import coins, guesses
+from tests.support.ledgers import copy, forget_connections, move_vault, mutate, tamper, url_of
 
 VALUES: tuple[Any, ...] = (
     *(0, 1, -1, 7, 10**9, 2**62, -(2**63), 0.5, -1e300, math.inf, "", "garbage", "{", "{}", "[]"),
@@ -90,50 +87,10 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def copied(template: Path, folder: Path) -> Path:
     """Copy ledger, vault and mark; the ledger names the vault beside it."""
     folder.mkdir()
-    with (
-        closing(sqlite3.connect(template)) as source,
-        closing(sqlite3.connect(folder / "ledger.db")) as target,
-    ):
-        source.backup(target)
+    path = copy(template, folder / "ledger.db")
     shutil.copytree(template.parent / "vault", folder / "vault")
-    path = folder / "ledger.db"
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(
-            "UPDATE holdouts SET vault_path = replace(vault_path, ?, ?)",
-            (str(template.parent), str(folder)),
-        )
+    move_vault(path, template.parent, folder)
     return path
-
-
-def change_cell(path: Path, rng: random.Random) -> str:
-    with closing(sqlite3.connect(path)) as connection, connection:
-        names = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'"
-        filled = [
-            name
-            for (name,) in connection.execute(names)
-            if connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0]
-        ]
-        table = rng.choice(sorted(filled))
-        columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
-        column = rng.choice(columns)
-        row = rng.choice(connection.execute(f"SELECT rowid, {column} FROM {table}").fetchall())
-        value = rng.choice(VALUES)
-        if isinstance(row[1], str | bytes) and row[1] and rng.random() < 0.4:
-            value = changed_bytes(row[1].encode() if isinstance(row[1], str) else row[1], rng)
-            value = value if isinstance(row[1], bytes) else value.decode("latin-1")
-        if rng.random() < 0.1:
-            # A text that is none: SQLite does not look.
-            statement = f"UPDATE {table} SET {column} = CAST(x'ff00fe' AS TEXT) WHERE rowid = ?"
-            given: tuple[Any, ...] = (row[0],)
-        else:
-            statement, given = f"UPDATE {table} SET {column} = ? WHERE rowid = ?", (value, row[0])
-        try:
-            connection.execute(statement, given)
-        except sqlite3.IntegrityError:
-            connection.execute("PRAGMA ignore_check_constraints = ON")
-            if rng.random() < 0.5:
-                connection.execute(f"DELETE FROM {table} WHERE rowid = ?", (row[0],))
-    return f"{table}.{column} = {given!r:.80}"
 
 
 def changed_bytes(data: bytes, rng: random.Random) -> bytes:
@@ -151,7 +108,7 @@ def change_file(file: Path, rng: random.Random) -> str:
 def change(path: Path, rng: random.Random) -> str:
     what = rng.random()
     if what < 0.75:
-        return change_cell(path, rng)
+        return mutate(path, rng, VALUES, changed_bytes)
     if what < 0.9:
         return change_file(path, rng)
     suffix = "*.vault" if what < 0.95 else "*.mark"
@@ -160,7 +117,7 @@ def change(path: Path, rng: random.Random) -> str:
 
 def readers(path: Path, turn: int) -> Iterator[tuple[str, Callable[[], Any]]]:
     """What reads a ledger: some of it at each turn, for all of it takes seconds."""
-    url = resolve_url(path)
+    url = url_of(path)
     account, ladder = (("default", "main"), ("ben", "main"), ("default", "areas"))[turn % 3]
 
     def held() -> LadderHoldout:
@@ -226,9 +183,7 @@ def attacked(template: Path, folder: Path, seed: int) -> list[str]:
             continue
         if any(math.isnan(one) for one in numbers(found)):
             wrong.append(f"{seed}: {what}: {name}: nan")
-    source = engine._sources().pop(resolve_url(path), None)
-    if source is not None:
-        source.dispose()
+    forget_connections(path)
     ladders._guards.clear()
     shutil.rmtree(folder)
     return wrong
@@ -257,8 +212,7 @@ def test_rows_are_written_to_no_place_that_a_damaged_ledger_names(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     path = copied(template, tmp_path / "copy")
-    with closing(sqlite3.connect(path)) as ledger, ledger:
-        ledger.execute("UPDATE holdouts SET vault_path = ?", (place,))
+    tamper(path, "holdout", "vault", place)
     with pytest.raises(LadderHoldoutError):
         LadderHoldout(*coins(80), ledger=path)
     assert list(tmp_path.glob("*.vault")) == list(tmp_path.glob("*.mark")) == []

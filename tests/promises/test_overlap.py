@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import sqlite3
 import warnings
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from statistics import NormalDist
 from types import SimpleNamespace
@@ -24,7 +22,6 @@ from ladderholdout.errors import OverlapError, OverlapWarning
 from ladderholdout.guard.open_ladder import Origin
 from ladderholdout.guard.opening.health import verify_holdout
 from ladderholdout.leaderboard import Leaderboard
-from ladderholdout.ledger import Ledger
 from ladderholdout.mechanisms import (
     Evidence,
     FullDisclosure,
@@ -35,6 +32,18 @@ from ladderholdout.mechanisms import (
     PricedLadder,
     RankLadder,
     SimplifiedLadder,
+)
+from tests.support.ledgers import (
+    Restored,
+    add,
+    add_view,
+    answered,
+    rechain,
+    remove,
+    row_hashes,
+    shared,
+    stated_ids,
+    tamper,
 )
 
 N = 200
@@ -162,8 +171,7 @@ def test_an_audit_elsewhere_ends_the_certificates(ledger: Path) -> None:
 def test_an_older_copy_elsewhere_ends_the_certificates(ledger: Path) -> None:
     a, b = opened(ledger, "A"), opened(ledger, "B")
     b.submit(wrong("B", 90))
-    with Ledger(b.ledger).write() as tx:
-        tx.chains.note(b.__ladder__.holdout_id, "restored 99")
+    add(b, Restored(length=99))
     a.submit(wrong("A", 40))
     missing = a.certificate().missing
     assert missing is not None and "older copy" in missing and "'B'" in missing
@@ -198,8 +206,8 @@ def test_a_rule_that_is_unknown_here_is_not_counted_as_nothing(ledger: Path) -> 
     a, b = opened(ledger, "A"), opened(ledger, "B")
     b.submit(wrong("B", 90))
     a.submit(wrong("A", 40))
-    with closing(sqlite3.connect(ledger)) as connection, connection:
-        connection.execute("UPDATE ladders SET mechanism = 'Another' WHERE holdout_id = 2")
+    tamper(ledger, "ladder", "rule", "Another", holdout=2)
+    rechain(ledger)
     missing = a.certificate().missing
     assert missing is not None and "does not know" in missing and "'B'" in missing
 
@@ -280,8 +288,7 @@ def test_a_reserve_pays_for_what_another_holdout_revealed_of_its_rows(ledger: Pa
     seen = b.reserve_certificate()
     a.submit(wrong("A", 80))
     found = a.reserve_certificate()
-    with Ledger(a.ledger).read() as tx:
-        (looks,) = tx.answered([b.__ladder__.holdout_id], tx.chains.latest() - 1)
+    (looks,) = answered([b])
     values = tuple(round(100 * one.risk) for one in looks.improved)
     told = LadderTranscript(2, (1, 2), values, n_values=101).length()
     assert found.reserve_query == 1
@@ -316,11 +323,6 @@ def test_what_happened_after_the_same_submission_is_in_its_order(ledger: Path) -
 # Which rows are shared
 
 
-def shared(holdout: LadderHoldout) -> dict[str, int]:
-    with Ledger(holdout.ledger).read() as tx:
-        return {one.name: one.rows for one in tx.sharing(holdout.__ladder__.holdout_id)}
-
-
 def test_shared_rows_are_counted_among_each_ones_own(ledger: Path) -> None:
     y = LABELS[:N][::-1]  # labels of its own: the same ones in the same order are the same rows
     twice = np.repeat(ROWS[:10], 20, axis=0)
@@ -352,26 +354,12 @@ def test_any_view_and_ids_count(ledger: Path) -> None:
     assert shared(a) == {}
     numbers = np.arange(N, dtype="<u8")
     hashes = numbers << np.uint64(8)  # the lowest bits of an id's hash are its kind
-    with Ledger(a.ledger).write() as tx:
-        first, third = a.__ladder__.holdout_id, c.__ladder__.holdout_id
-        values = [(first, hashes), (third, (numbers + np.uint64(170)) << np.uint64(8))]
-        for number, ids in values:
-            tx.conn.exec_driver_sql(
-                "UPDATE holdouts SET ids = ? WHERE id = ?", (ids.tobytes(), number)
-            )
-        tx.rows.count_shared(c.__ladder__.holdout_id)
+    stated_ids({a: hashes, c: (numbers + np.uint64(170)) << np.uint64(8)}, count=c)
     assert (shared(a), shared(c)) == ({"C": 30}, {"A": 30})
-    with Ledger(a.ledger).write() as tx:
-        tx.conn.exec_driver_sql("UPDATE holdouts SET ids = NULL")
-        tx.rows.count_shared(c.__ladder__.holdout_id)
-        assert tx.sharing(a.__ladder__.holdout_id) == ()
-        theirs = tx.row_hashes(a.__ladder__.holdout_id)[:40].tobytes() + hashes[40:].tobytes()
-        tx.conn.exec_driver_sql(
-            "INSERT INTO views (holdout_id, number, fingerprint, row_hashes, places, created) "
-            "VALUES (?, 2, 'f', ?, ?, '2026-11-22')",
-            (c.__ladder__.holdout_id, theirs, numbers.tobytes()),
-        )
-        tx.rows.count_shared(c.__ladder__.holdout_id)
+    stated_ids({a: None, c: None}, count=c)
+    assert shared(a) == {}
+    theirs = np.concatenate([row_hashes(a)[:40], hashes[40:]])
+    add_view(c, theirs, numbers)
     assert (shared(a), shared(c)) == ({"C": 40}, {"A": 40})
 
 
@@ -380,23 +368,10 @@ def test_a_changed_count_of_shared_rows_is_found(ledger: Path) -> None:
     b.submit(wrong("B", 90))
     a.submit(wrong("A", 80))
     assert verify_holdout(a.ledger, "A").findings == ()
-    with closing(sqlite3.connect(ledger)) as connection, connection:
-        connection.execute("DELETE FROM shared WHERE holdout_id = 1")
+    remove(ledger, "sharing", holdout=1)
     (found,) = verify_holdout(a.ledger, "A").findings
-    assert "shares" in str(found)
+    assert "removed" in str(found)
     assert verify_holdout(a.ledger, "B").findings == ()
-
-
-def test_a_look_keeps_what_it_knew_in_the_chain(ledger: Path) -> None:
-    a, b = opened(ledger, "A", reserve=0.5), opened(ledger, "B")
-    b.submit(wrong("B", 90))
-    a.submit(wrong("A", 80))
-    a.reserve_certificate()
-    assert verify_holdout(a.ledger, "A").findings == ()
-    with closing(sqlite3.connect(ledger)) as connection, connection:
-        connection.execute("UPDATE reserve_looks SET others = NULL")
-    (found,) = verify_holdout(a.ledger, "A").findings
-    assert "query 1" in str(found)
 
 
 # Searches
@@ -556,10 +531,6 @@ def test_the_order_of_all_submissions_is_one(ledger: Path) -> None:
         for place in range(6):
             holdout, name = ((a, "A"), (b, "B"))[place % 2]
             holdout.submit(wrong(name, 90 - 10 * place))
-    with Ledger(a.ledger).read() as tx:
-        found = [
-            tx.answered([a.__ladder__.holdout_id, b.__ladder__.holdout_id], until)
-            for until in range(1, 7)
-        ]
+    found = [answered([a, b], until) for until in range(1, 7)]
     counts = [sum(ladder.count for ladder in one) for one in found]
     assert counts == [1, 2, 3, 4, 5, 6]

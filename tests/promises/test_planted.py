@@ -8,9 +8,8 @@ import os
 import pickle
 import re
 import shutil
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +22,11 @@ from ladderholdout import LadderHoldout, vault
 from ladderholdout.cli import app
 from ladderholdout.errors import LadderHoldoutError, VaultError
 from ladderholdout.guard.opening.health import ledger_findings, verify_holdout
-from ladderholdout.ledger import resolve_url
 from ladderholdout.vault import PLACE
 from tests.support.commands import CliRunner
 from tests.support.holdouts import coins, guesses
+from tests.support.ledgers import rechain, tamper, url_of
 from tests.support.processes import elsewhere
-from tests.support.schema import rechain
 
 SOURCE = Path(ladderholdout.__file__).parent
 # Whatever makes objects or runs texts that were read. `ast.literal_eval` makes plain values.
@@ -120,12 +118,6 @@ class Bomb:
         return Path.touch, (self.path,)
 
 
-def change(path: Path, *statements: tuple[Any, ...]) -> None:
-    with closing(sqlite3.connect(path)) as connection, connection:
-        for statement in statements:
-            assert connection.execute(*statement).rowcount > 0, statement
-
-
 def ledger_with(path: Path, **more: Any) -> Path:
     holdout = LadderHoldout(*coins(), scoring="accuracy", name="gift", ledger=path, **more)
     for predictions in guesses(1, 3):
@@ -136,7 +128,8 @@ def ledger_with(path: Path, **more: Any) -> Path:
 def name_vault(path: Path, place: str, content: bytes) -> None:
     """Have the ledger name a vault, as whoever wrote the ledger can: with a whole chain."""
     digest = hashlib.sha256(content).hexdigest()
-    change(path, ("UPDATE holdouts SET vault_path = ?, vault_digest = ?", (place, digest)))
+    tamper(path, "holdout", "vault", place)
+    tamper(path, "holdout", "vault digest", digest)
     rechain(path)
     shutil.rmtree(path.parent / "vault", ignore_errors=True)
 
@@ -193,11 +186,11 @@ def use(path: Path, *more: tuple[str, ...]) -> list[str]:
         holdout.history,
         lambda: holdout.submit(coins()[1]),
         lambda: holdout.submit(DummyClassifier().fit([[0], [1]], [0, 1])),
-        lambda: list(ledger_findings(resolve_url(path))),
+        lambda: list(ledger_findings(url_of(path))),
     ):
         with suppress(LadderHoldoutError):
             work()
-    assert len(verify_holdout(resolve_url(path), "gift").findings) == 1
+    assert len(verify_holdout(url_of(path), "gift").findings) == 1
     return refused
 
 
@@ -229,7 +222,7 @@ def test_a_planted_vault_runs_nothing(
     assert not nowhere.exists()  # a ledger that somebody sent makes no folders
     if place != "memory":
         known = str(planted.parent) if place == "the environment" else None
-        assert "is no vault" in elsewhere(submitted, resolve_url(path), known)
+        assert "is no vault" in elsewhere(submitted, url_of(path), known)
 
 
 @pytest.mark.parametrize(
@@ -258,7 +251,8 @@ def test_a_mark_is_written_in_the_folder_of_the_vault_alone(tmp_path: Path) -> N
     outside = tmp_path / "outside"
     outside.mkdir()
     (name,) = (one.name for one in (tmp_path / "vault").glob("*.mark"))
-    change(path, ("UPDATE holdouts SET fingerprint = ?", (f"../outside/{'a' * 53}",)))
+    tamper(path, "holdout", "fingerprint", f"../outside/{'a' * 53}")
+    rechain(path)
     holdout = LadderHoldout.open("gift", ledger=path)
     with suppress(LadderHoldoutError):
         holdout.submit(coins()[1])
@@ -276,15 +270,15 @@ def test_going_on_with_the_rows_removes_no_file_that_is_no_vault(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("column", "name"),
+    ("field", "name"),
     [
         ("metric", "os.system"),
-        ("mechanism", "__import__('os').system('true')"),
-        ("mechanism", "numpy.load"),
+        ("rule", "__import__('os').system('true')"),
+        ("rule", "numpy.load"),
     ],
 )
-def test_no_name_in_a_ledger_is_imported(tmp_path: Path, column: str, name: str) -> None:
+def test_no_name_in_a_ledger_is_imported(tmp_path: Path, field: str, name: str) -> None:
     path = ledger_with(tmp_path / "ledger.db")
-    change(path, (f"UPDATE ladders SET {column} = ?", (name,)))
+    tamper(path, "ladder", field, name)
     with pytest.raises(LadderHoldoutError):
         LadderHoldout.open("gift", ledger=path).status()

@@ -17,26 +17,14 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.tree import DecisionTreeClassifier
 
 from ladderholdout import LadderHoldout, Release
-from ladderholdout.ledger import Ledger
-from ladderholdout.ledger.replay import rules_of
 from ladderholdout.mechanisms import (
     MECHANISMS,
     Mechanism,
     ParameterFreeLadder,
 )
 from tests.support.fixed_secrets import secrets_of
-from tests.support.holdouts import (
-    EVERY,
-    SHAKY,
-    assert_replays,
-    bits,
-    coins,
-    entries_of,
-    is_repeat,
-    record,
-    repeats,
-    replayed,
-)
+from tests.support.holdouts import EVERY, SHAKY, assert_replays, bits, coins, is_repeat, repeats
+from tests.support.ledgers import entries_of, incumbent_predictions, record, replayed
 from tests.support.processes import elsewhere
 
 METRICS = ("accuracy", "neg_brier_score", "neg_log_loss", "roc_auc", "neg_mean_squared_error")
@@ -94,8 +82,7 @@ def predictions(scoring: str, k: int = 8) -> list[NDArray[Any]]:
 
 def standing(holdout: LadderHoldout) -> tuple[Any, ...]:
     _, ladder, _ = record(holdout)
-    with Ledger(holdout.ledger).read() as tx:
-        incumbent = tx.incumbent_predictions(ladder.id)
+    incumbent = incumbent_predictions(holdout)
     assert incumbent is not None
     return bits(ladder.state), ladder.version, ladder.incumbent, incumbent.tobytes()
 
@@ -112,7 +99,7 @@ def bits_of(score: float | None) -> str | None:
 def assert_repeats(holdout: LadderHoldout, again: Release, first: Release) -> None:
     """Check a repeat after which nothing stepped: not improved, the present score, what it is."""
     entries, (_, ladder, _) = entries_of(holdout), record(holdout)
-    rule = rules_of(ladder.settings).mechanism
+    rule = holdout.rules.mechanism
     score = first.score if rule.discloses or rule.redraws else holdout.status().score
     assert bits_of(again.score) == bits_of(score)
     level = first.improvements if first.improved else ladder.version

@@ -29,9 +29,9 @@ from ladderholdout import LadderHoldout
 from ladderholdout.errors import LedgerUnreachable
 from ladderholdout.guard.open_ladder import Origin
 from ladderholdout.guard.opening.health import verify_holdout
-from ladderholdout.ledger import Ledger, resolve_url
 from ladderholdout.remote.wire import PROBLEM
 from tests.support.disk import fill, mounted, only_root
+from tests.support.ledgers import entries_of, entry_by_key, names, url_of
 from tests.support.postgres import Server
 from tests.support.processes import at_once
 from tests.support.server import N, Running, free_port, registered, serving, start, token_of
@@ -129,31 +129,28 @@ def storm(ledger: Path | str, folder: Path, submissions: int, kills: int) -> Non
 
 def check(ledger: Path | str, seen: list[list[Seen]]) -> int:
     """Compare what clients saw with what is on record; return how many retries were repeats."""
-    url, retried = resolve_url(ledger), 0
+    url, retried = url_of(ledger), 0
     metric = LadderHoldout.open("churn", ledger=ledger).metric
-    with Ledger(url).read() as tx:
-        (known,) = tx.holdouts()
-        for account in range(ACCOUNTS):
-            (ladder,) = [
-                one for one in tx.ladders(known.id) if one.settings.account == f"account {account}"
-            ]
-            entries = tx.entries(ladder.id)
-            assert [one.number for one in entries] == list(range(1, len(entries) + 1))
-            answers = [one for client in seen[account::ACCOUNTS] for one in client]
-            assert len({number for _, number, *_ in answers}) == len(answers)
-            for key, number, score, improved in answers:
-                digest = hashlib.sha256(f"http {key}".encode()).hexdigest()
-                first, found = tx.first_by_key(ladder, digest), entries[number - 1]
-                assert first is not None and first.repeat_of is None
-                assert found.number == first.number or found.repeat_of == first.number
-                assert (metric.to_score(first.risk), first.improved) == (score, improved)
-            # Each attempt is on record once; all else are repeats of one, by its retries.
-            steps = [one.number for one in entries if one.repeat_of is None]
-            assert len(steps) == len(answers)
-            assert {one.repeat_of for one in entries} - {None} <= set(steps)
-            retried += len(entries) - len(steps)
-            for client in seen[account::ACCOUNTS]:  # each client's own order is that of the record
-                assert [one[1] for one in client] == sorted(one[1] for one in client)
+    assert names(url) == ["churn"]
+    for account in range(ACCOUNTS):
+        holdout = LadderHoldout.open("churn", account=f"account {account}", ledger=ledger)
+        entries = entries_of(holdout)
+        assert [one.number for one in entries] == list(range(1, len(entries) + 1))
+        answers = [one for client in seen[account::ACCOUNTS] for one in client]
+        assert len({number for _, number, *_ in answers}) == len(answers)
+        for key, number, score, improved in answers:
+            digest = hashlib.sha256(f"http {key}".encode()).hexdigest()
+            first, found = entry_by_key(holdout, digest), entries[number - 1]
+            assert first is not None and first.repeat_of is None
+            assert found.number == first.number or found.repeat_of == first.number
+            assert (metric.to_score(first.risk), first.improved) == (score, improved)
+        # Each attempt is on record once; all else are repeats of one, by its retries.
+        steps = [one.number for one in entries if one.repeat_of is None]
+        assert len(steps) == len(answers)
+        assert {one.repeat_of for one in entries} - {None} <= set(steps)
+        retried += len(entries) - len(steps)
+        for client in seen[account::ACCOUNTS]:  # each client's own order is that of the record
+            assert [one[1] for one in client] == sorted(one[1] for one in client)
     assert verify_holdout(url, "churn").findings == ()  # the chain, and every release again
     return retried
 
@@ -246,7 +243,7 @@ def test_requests_that_do_harm_leave_the_server_to_others(tmp_path: Path) -> Non
 
 
 def submitted_in(ledger: Path | str) -> int:
-    assert verify_holdout(resolve_url(ledger), "churn").findings == ()
+    assert verify_holdout(url_of(ledger), "churn").findings == ()
     return LadderHoldout.open("churn", account="ada", ledger=ledger).status().submissions
 
 

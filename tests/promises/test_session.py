@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import os
 import random
-import sqlite3
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -30,8 +28,8 @@ from ladderholdout import LadderHoldout, LadderStopping
 from ladderholdout.guard.shown.history_table import Submissions
 from ladderholdout.guard.shown.score_certificate import ScoreCertificate, interval
 from ladderholdout.guard.shown.views import Status
-from ladderholdout.ledger.records import decompressed, to_bytes
 from ladderholdout.mechanisms import ShakyLadder
+from tests.support.ledgers import rows_dumped
 
 RECORD = Path(__file__).parent / "data" / "session.sql"
 N = 120
@@ -162,15 +160,7 @@ def record(folder: Path) -> str:
     with fixed(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         said = session(folder)
-    with closing(sqlite3.connect(folder / "ledger.db")) as ledger:
-        # How zlib compresses differs from one build of it to the next.
-        plain = "UPDATE candidates SET predictions = expanded(predictions)"
-        ledger.create_function(
-            "expanded", 1, lambda stored: sha256(to_bytes(decompressed(stored))).digest()
-        )
-        ledger.execute(plain)
-        rows = [line for line in ledger.iterdump() if line.startswith("INSERT")]
-    dump = [line.replace(str(folder), "~") for line in rows]
+    dump = [line.replace(str(folder), "~") for line in rows_dumped(folder / "ledger.db")]
     answers = [f"-- {line}" for one in said for line in one.splitlines()]
     return "\n".join([*answers, *dump]) + "\n"
 

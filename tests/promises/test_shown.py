@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import unicodedata
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,7 @@ from ladderholdout.cli import app
 from ladderholdout.errors import InvalidArgument, LadderHoldoutError, printable
 from tests.support.commands import CliRunner
 from tests.support.holdouts import coins, guesses
+from tests.support.ledgers import copy, note_overlap, rechain, tamper
 
 CLEAR = "\x1b[2J\x1b]0;mine\x07"
 HOSTILE = [CLEAR, "\u202etxt.exe", "\u2066a\u2069", "\x9b2J", "\ud800", "\x00", "\r over", "\u2028"]
@@ -40,18 +39,22 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def forget_marks_beside(path: Path) -> None:
+    for mark in path.parent.rglob("*.mark"):
+        mark.unlink()
+
+
 @pytest.fixture(scope="module")
 def named(path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Another one, whose account and overlap have hostile names as well."""
-    copy = tmp_path_factory.mktemp("named") / "ledger.db"
-    with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(copy)) as target:
-        source.backup(target)
-        with target:
-            target.execute("UPDATE ladders SET account = ?", (f"default{CLEAR}",))
-            name = f"gift{CLEAR}\u202e"
-            target.execute("INSERT INTO overlaps VALUES (1, 1, ?, 3, '2026-01-01')", (name,))
-    copy.chmod(0o600)
-    return copy
+    other = copy(path, tmp_path_factory.mktemp("named") / "ledger.db")
+    tamper(other, "ladder", "account", f"default{CLEAR}")
+    name = f"gift{CLEAR}\u202e"
+    rechain(other)
+    forget_marks_beside(path)  # of the chain under the names before
+    note_overlap(other, name, 3)
+    forget_marks_beside(path)  # of this one, which the other would be an older copy of
+    return other
 
 
 @pytest.mark.parametrize("text", HOSTILE)

@@ -24,10 +24,9 @@ from sklearn.tree import DecisionTreeClassifier
 from ladderholdout import LadderHoldout
 from ladderholdout.errors import OpenedWarning
 from ladderholdout.guard.opening.health import verify_holdout
-from ladderholdout.guard.query import submission
-from ladderholdout.ledger import Ledger, resolve_url, transaction
 from ladderholdout.mechanisms import FullDisclosure
 from tests.support.holdouts import SHAKY, assert_replays, coins, guesses
+from tests.support.ledgers import set_clock, url_of, wait_for_writers
 from tests.support.postgres import Server
 from tests.support.processes import at_once
 from tests.support.studies import NAME, assert_traceable, holdout_of, tree_of
@@ -123,8 +122,7 @@ def test_a_search_that_is_killed_loses_nothing_that_it_was_told(
     for seed in range(2):
         told = tmp_path / f"told-{seed}"
         killed_search(holdout.ledger, told, seed, whom)
-        with Ledger(holdout.ledger).write():  # whoever was still writing is done by now
-            pass
+        wait_for_writers(holdout)
         entries = {
             one.context["parameters"]["level"]: one.score
             for one in holdout.history()
@@ -152,8 +150,7 @@ def test_a_clock_that_jumps_backwards_changes_no_order(
         moment -= timedelta(hours=1)
         return moment
 
-    for module in (transaction, submission):
-        monkeypatch.setattr(module, "now", back)
+    set_clock(monkeypatch, back)
     holdout = opened(place, mechanism=SHAKY)
     told = [holdout.submit(one) for one in guesses(0, 5)]
     assert [one.submission for one in told] == [1, 2, 3, 4, 5]
@@ -218,4 +215,4 @@ def test_workers_of_a_study_share_a_server_with_its_ladder(
     assert_traceable(holdout, study, 30)
     assert len(study.trials) == 30 == len(holdout.history(after=1))
     assert verify_holdout(holdout.ledger, NAME).findings == ()
-    assert resolve_url(database) == holdout.ledger
+    assert url_of(database) == holdout.ledger

@@ -24,7 +24,6 @@ from scipy import stats
 
 import ladderholdout
 from ladderholdout import LadderHoldout
-from ladderholdout.ledger import Transaction
 from ladderholdout.mechanisms import (
     BayesBootLadder,
     BayesBootLadderBoot,
@@ -43,6 +42,7 @@ from ladderholdout.mechanisms import (
 )
 from ladderholdout.mechanisms.base import State
 from ladderholdout.metrics import METRICS, Evaluation, Metric, get_metric
+from tests.support.ledgers import improvements_counted
 
 PACKAGE = str(Path(ladderholdout.__file__).parent)
 RULES: tuple[Mechanism, ...] = (
@@ -213,13 +213,7 @@ def test_the_count_of_work_sees_a_rule_that_is_cut_short() -> None:
 
 def test_a_rejection_again_is_answered_without_counting(monkeypatch: pytest.MonkeyPatch) -> None:
     """The count took a sixth of the time, and told whether a changed row is one of the reserve."""
-    counted: list[int] = []
-    count = Transaction.improvements
-    monkeypatch.setattr(
-        Transaction,
-        "improvements",
-        lambda tx, ladder, number: counted.append(number) or count(tx, ladder, number),
-    )
+    counted = improvements_counted(monkeypatch)
     y = np.arange(400) % 2
     holdout = LadderHoldout(
         np.arange(400)[:, None], y, scoring="accuracy", reserve=0.5, ledger="memory"

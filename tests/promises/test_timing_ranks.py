@@ -31,14 +31,13 @@ from sklearn.metrics import (
 
 from ladderholdout import LadderHoldout
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.guard.query import submission
-from ladderholdout.ledger import transaction
 from ladderholdout.mechanisms import BayesBootLadder, GateLadder, LadderRules, fresh_rng, resampling
 from ladderholdout.metrics import get_metric
 from ladderholdout.server import grid
 from ladderholdout.server.app import create_app
 from ladderholdout.server.grid import Alarms, OnGrid, due
 from ladderholdout.server.settings import ServerSettings
+from tests.support.ledgers import set_clock
 from tests.support.server import registered, rows, serving, token_of
 
 SCORES: dict[str, Callable[..., float]] = {
@@ -238,8 +237,7 @@ def test_the_time_on_record_is_that_of_the_arrival(
 
     y = rng.integers(0, 2, 60)
     holdout = LadderHoldout(rng.normal(size=(60, 2)), y, scoring=scoring, ledger="memory")
-    for module in (transaction, submission):
-        monkeypatch.setattr(module, "now", tick)
+    set_clock(monkeypatch, tick)
     monkeypatch.setattr(LadderRules, "step", noted)
     arrived = []
     for _ in range(5):

@@ -48,11 +48,10 @@ from ladderholdout.errors import (
 )
 from ladderholdout.guard.open_ladder import Origin
 from ladderholdout.integrations.lightgbm import ladder_stopping
-from ladderholdout.ledger import Ledger
-from ladderholdout.ledger.replay import replay
 from ladderholdout.mechanisms import PairedTestLadder
 from ladderholdout.remote.connection import _pool
 from tests.support.commands import CliRunner
+from tests.support.ledgers import entries_of, names, replayed
 from tests.support.processes import at_once, elsewhere
 from tests.support.server import N, Running, free_port, registered, rows, serving, start, token_of
 
@@ -515,20 +514,15 @@ def test_retries_are_repeats_whenever_the_server_is_killed(
         server.process.terminate()
         server.process.wait(60)
     assert due == []
-    with Ledger(f"sqlite:///{ledger}").read() as tx:
-        (known,) = tx.holdouts()
-        for at in range(clients):
-            ladder = next(
-                one for one in tx.ladders(known.id) if one.settings.account == f"client {at}"
-            )
-            entries = tx.audit_entries(ladder.id)
-            queries = [one.entry for one in entries if one.entry.repeat_of is None]
-            assert len(queries) == each == len(answers[at])  # each attempt once, in its order
-            metric = LadderHoldout.open("churn", account=f"client {at}", ledger=ledger).metric
-            released = [(metric.to_score(one.risk or 0.0), one.improved) for one in queries]
-            assert released == answers[at]
-            recorded = tx.recorded(ladder.id)
-            assert all(one.agrees for one in replay(known, ladder, recorded))
+    assert names(ledger) == ["churn"]
+    for at in range(clients):
+        holdout = LadderHoldout.open("churn", account=f"client {at}", ledger=ledger)
+        queries = [one for one in entries_of(holdout) if one.repeat_of is None]
+        assert len(queries) == each == len(answers[at])  # each attempt once, in its order
+        metric = holdout.metric
+        released = [(metric.to_score(one.risk or 0.0), one.improved) for one in queries]
+        assert released == answers[at]
+        assert all(one.agrees for one in replayed(holdout))
 
 
 def several_clients(ledger: Any, folder: Path) -> None:

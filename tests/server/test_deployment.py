@@ -23,9 +23,9 @@ from ladderholdout import LadderHoldout
 from ladderholdout.cli import app
 from ladderholdout.cli import serving as serving_command
 from ladderholdout.errors import AccessDenied, LedgerUnreachable
-from ladderholdout.ledger import backup, resolve_url
 from ladderholdout.server.accounts import revoke_token
 from tests.support.commands import CliRunner
+from tests.support.ledgers import copy
 from tests.support.processes import elsewhere
 from tests.support.server import (
     COMMAND,
@@ -284,7 +284,7 @@ def test_files_are_private_whatever_the_umask_is(tmp_path: Path) -> None:
         holdout = registered(place)
         token_of(place, "ada")
         holdout.submit(guess(0))
-        backup(resolve_url(place), tmp_path / "copy.db")
+        copy(place, tmp_path / "copy.db")
         beside = {one.name for one in place.parent.iterdir()}
         modes = {
             one: stat.S_IMODE(one.stat().st_mode)

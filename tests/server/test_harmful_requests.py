@@ -14,14 +14,13 @@ import json
 import os
 import re
 import socket
-import sqlite3
 import struct
 import subprocess
 import sys
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -41,7 +40,6 @@ from ladderholdout.cli import app
 from ladderholdout.cli import serving as serving_command
 from ladderholdout.errors import InvalidArgument, LedgerError
 from ladderholdout.extras import EXTRAS
-from ladderholdout.ledger import resolve_url
 from ladderholdout.metrics import get_metric
 from ladderholdout.remote.predictions import Form
 from ladderholdout.remote.wire import ARROW, CSV, JSON, NPY, packed
@@ -54,6 +52,7 @@ from ladderholdout.server.protocol import LARGEST_HEAD, Prompt
 from ladderholdout.server.settings import ServerSettings
 from ladderholdout.server.space import Space
 from tests.support.commands import CliRunner
+from tests.support.ledgers import rechain, tamper, url_of
 from tests.support.server import (
     PATIENCE,
     PROGRAM,
@@ -854,8 +853,10 @@ def test_other_names_are_taken(tmp_path: Path) -> None:
 
 def renamed(ledger: Path, name: str, to: str) -> None:
     """Give the holdout a name that an older version took."""
-    with closing(sqlite3.connect(ledger)) as conn, conn:
-        conn.execute("UPDATE holdouts SET name = ? WHERE name = ?", (to, name))
+    tamper(ledger, "holdout", "registered name", to, holdout=name)
+    rechain(ledger)
+    for mark in ledger.parent.rglob("*.mark"):  # of the chain under the other name
+        mark.unlink()
 
 
 @pytest.mark.processes
@@ -916,11 +917,11 @@ def test_the_command_line_and_the_server_refuse_such_names(place: Place, tmp_pat
 )
 def test_a_url_that_is_no_ledger_names_what_to_write(url: str, remedy: str) -> None:
     with pytest.raises(InvalidArgument, match=remedy) as caught:
-        resolve_url(url)
+        url_of(url)
     assert "secret" not in str(caught.value)
     found = re.search(r"Write (\S+?)\.?$", str(caught.value))
     if found is not None and found[1].startswith("sqlite"):
-        assert resolve_url(found[1]) == found[1]
+        assert url_of(found[1]) == found[1]
 
 
 def test_a_driver_without_its_library_names_what_brings_both(

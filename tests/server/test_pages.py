@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,15 +17,14 @@ from pyarrow import feather, ipc
 
 from ladderholdout import LadderHoldout
 from ladderholdout.leaderboard import Leaderboard
-from ladderholdout.ledger import Ledger
-from ladderholdout.ledger.records import now
 from ladderholdout.mechanisms import PairedTestLadder
 from ladderholdout.server import sessions
-from ladderholdout.server.accounts import holder_of, revoke_token, rotate_token
+from ladderholdout.server.accounts import revoke_token, rotate_token
 from ladderholdout.server.app import create_app
 from ladderholdout.server.sessions import LIFE, AccountGate
 from ladderholdout.server.settings import ServerSettings
 from ladderholdout.server.views import Served
+from tests.support.ledgers import dump, expire, holder, rechain, tamper
 from tests.support.server import (
     N,
     Running,
@@ -137,9 +134,7 @@ def test_without_a_session_every_page_leads_to_the_same_sign_in(team: Team) -> N
     revoked = team.visitor(token_of(team.ledger, "gone"))
     revoke_token(str(team.ledger), "churn", "gone")
     expired = team.visitor(token_of(team.ledger, "late"))
-    with Ledger(f"sqlite:///{team.ledger}").write() as tx:
-        (late,) = (one for one in tx.accounts.all() if one.name == "late")
-        tx.accounts.change(late.id, {"expires": now()})
+    expire(team.ledger, "late")
     forged, nobody = Visitor(team.server), Visitor(team.server)
     forged.session.cookies.set("ladderholdout", "x" * 22 + "~1.1." + "A" * 84)
     wrong = team.visitor("lh_" + "0" * 16 + "_" + "A" * 43)
@@ -282,14 +277,14 @@ def test_no_other_cookie_is_a_session(team: Team, gate: AccountGate) -> None:
 
 def test_who_reads_the_ledger_makes_no_session(team: Team, gate: AccountGate) -> None:
     """The hash of a token is the key of the mask: without the token it makes none."""
-    account = holder_of(Ledger(f"sqlite:///{team.ledger}"), team.tokens["owner"])
+    account = holder(team.ledger, team.tokens["owner"])
     assert account is not None
     since, name = int(sessions.time.time()), sessions._drawn()
     for guess in (b"\0" * 63, b"lh_" + b"0" * 60, account.token_hash.encode()[:63]):
         masked = sessions.base64.urlsafe_b64encode(
             sessions._masked(name, account, since, guess)
         ).decode()
-        assert gate.read(f"{name}~{account.id}.{since}.{masked}").person is None
+        assert gate.read(f"{name}~{account.token_key}.{since}.{masked}").person is None
 
 
 @pytest.mark.parametrize("to", ["//evil.example", "https://evil.example", "/\\evil", "x", "/\n/"])
@@ -562,11 +557,6 @@ def test_an_owner_does_the_same_by_the_api(tmp_path: Path) -> None:
 # -- what pages hold ----------------------------------------------------------------------
 
 
-def dump(ledger: Path) -> str:
-    with closing(sqlite3.connect(ledger)) as opened:
-        return "\n".join(opened.iterdump())
-
-
 def test_no_get_writes_and_a_post_works_a_certificate_out(tmp_path: Path) -> None:
     ledger = tmp_path / "ledger.db"
     registered(ledger, scoring="roc_auc")
@@ -810,8 +800,8 @@ def test_one_person_sees_all_ladders_and_nothing_raw(tmp_path: Path) -> None:
         holdout.submit(one)
         bits.submit(one)
     raw = {float((one == y).mean()) for one in guesses} - {one.score for one in holdout.history()}
-    with closing(sqlite3.connect(ledger)) as conn, conn:  # as an older version took it
-        conn.execute("UPDATE holdouts SET name = ? WHERE name = 'odd'", (odd,))
+    tamper(ledger, "holdout", "registered name", odd, holdout="odd")  # as an older version took it
+    rechain(ledger)
     with local_pages(ledger, tmp_path) as (server, printed):
         visitor = Visitor(server)
         visitor.get(printed.removeprefix(server.url))

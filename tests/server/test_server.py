@@ -9,7 +9,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +23,11 @@ from pyarrow import ipc
 
 from ladderholdout import LadderHoldout
 from ladderholdout.leaderboard import Leaderboard
-from ladderholdout.ledger import Ledger
-from ladderholdout.ledger.records import now
 from ladderholdout.remote.wire import ARROW, CSV, JSON, KEY, NPY, ROWS, packed
 from ladderholdout.server.accounts import revoke_token
 from ladderholdout.server.protocol import Prompt
 from ladderholdout.vault import features_from_bytes
+from tests.support.ledgers import expire
 from tests.support.server import (
     N,
     Running,
@@ -122,10 +121,8 @@ def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
         )
         for role in ALL
     }
-    tokens["expired"] = token_of(ledger, "late", expires=now() + timedelta(days=1))
-    with Ledger(f"sqlite:///{ledger}").write() as tx:
-        (late,) = (one for one in tx.accounts.all() if one.name == "late")
-        tx.accounts.change(late.id, {"expires": now()})
+    tokens["expired"] = token_of(ledger, "late", expires=datetime.now(UTC) + timedelta(days=1))
+    expire(ledger, "late")
     tokens["revoked"] = token_of(ledger, "gone")
     revoke_token(str(ledger), "churn", "gone")
     tokens["wrong"] = tokens["analyst"][:-1] + ("A" if tokens["analyst"][-1] != "A" else "B")

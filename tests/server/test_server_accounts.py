@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-import sqlite3
 import traceback
 import warnings
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -33,16 +32,14 @@ from ladderholdout.errors import (
 )
 from ladderholdout.guard.opening.health import verify_holdout
 from ladderholdout.leaderboard import Leaderboard
-from ladderholdout.ledger import Ledger
-from ladderholdout.ledger.records import now
 from ladderholdout.mechanisms import RankLadder
 from ladderholdout.metrics import get_metric
 from ladderholdout.pictures import Picture, Shot
 from ladderholdout.remote.predictions import Form
 from ladderholdout.remote.wire import error_of, packed, plain, problem_of, unpacked
 from ladderholdout.server.accounts import (
+    accounts_of,
     add_account,
-    holder_of,
     revoke_token,
     rotate_token,
 )
@@ -60,45 +57,46 @@ from ladderholdout.server.settings import ServerSettings, settings_from
 from ladderholdout.server.space import Space
 from ladderholdout.server.views import Served
 from tests.support.commands import CliRunner
+from tests.support.ledgers import dump, expire, holder, url_of
 
 X, Y = np.arange(80.0).reshape(40, 2), np.arange(40) % 2
 
 
 @pytest.fixture
-def ledger(default_ledger: Path) -> Ledger:
+def ledger(default_ledger: Path) -> str:
     LadderHoldout(X, Y, scoring="accuracy", name="churn")
-    return Ledger(f"sqlite:///{default_ledger}")
+    return url_of(default_ledger)
 
 
 def call(*words: str) -> Any:
     return CliRunner().invoke(app, ["account", *words], catch_exceptions=False)
 
 
-def test_an_account_is_added_listed_rotated_and_revoked(ledger: Ledger) -> None:
+def test_an_account_is_added_listed_rotated_and_revoked(ledger: str) -> None:
     printed = call("add", "ada", "--holdout", "churn", "--role", "analyst", "--per-day", "5")
     assert printed.exit_code == 0
     (token,) = re.findall(r"token, shown this once: (lh_\S+)", printed.stdout)
-    held = holder_of(ledger, token)
+    held = holder(ledger, token)
     assert held is not None and (held.name, held.role, held.per_day) == ("ada", "analyst", 5)
     listed = call("list", "--holdout", "churn").stdout
     assert listed == "churn: ada, analyst, 5 submissions a day\n"
     rotated = json.loads(call("rotate", "ada", "--holdout", "churn", "--json").stdout)
-    assert holder_of(ledger, token) is None
-    assert holder_of(ledger, rotated["token"]) is not None
+    assert holder(ledger, token) is None
+    assert holder(ledger, rotated["token"]) is not None
     assert "revoked on" in call("revoke", "ada", "--holdout", "churn").stdout
-    assert holder_of(ledger, rotated["token"]) is None
+    assert holder(ledger, rotated["token"]) is None
     (shown,) = json.loads(call("list", "--json").stdout)["accounts"]
     assert (shown["account"], shown["valid"]) == ("ada", False)
     again = json.loads(call("rotate", "ada", "--holdout", "churn", "--json").stdout)
-    assert holder_of(ledger, again["token"]) is not None
+    assert holder(ledger, again["token"]) is not None
 
 
-def test_the_limit_of_a_day_can_be_changed(ledger: Ledger) -> None:
+def test_the_limit_of_a_day_can_be_changed(ledger: str) -> None:
     token = add_account(None, "churn", "ada", "analyst", per_day=1).token
     add_account(None, "churn", "rita", "reader")
     for words, limit in ((("--per-day", "7"), 7), ((), None)):
         assert call("limit", "ada", "--holdout", "churn", *words).exit_code == 0
-        held = holder_of(ledger, token)
+        held = holder(ledger, token)
         assert held is not None and held.per_day == limit
     for who, value in (("ada", "0"), ("rita", "3"), ("nobody", "3")):
         assert call("limit", who, "--holdout", "churn", "--per-day", value).exit_code == 1
@@ -124,17 +122,16 @@ def test_the_limit_of_a_day_can_be_changed(ledger: Ledger) -> None:
     ],
 )
 def test_what_makes_no_account_is_said_in_a_line(
-    ledger: Ledger, words: list[str], printed: str
+    ledger: str, words: list[str], printed: str
 ) -> None:
     found = call(*words)
     assert (found.exit_code, found.stdout) == (1, "")
     assert printed in found.stderr and found.stderr.count("\n") == 1
-    with ledger.read() as tx:
-        assert tx.accounts.all() == ()
+    assert accounts_of(None, None) == ()
 
 
 def test_an_account_may_be_shown_improvements_alone_while_others_have_scores(
-    ledger: Ledger,
+    ledger: str,
 ) -> None:
     call("add", "ada", "--holdout", "churn", "--role", "analyst", "--show", "improvements")
     add_account(None, "churn", "ben", "analyst")
@@ -175,11 +172,10 @@ def test_a_server_answers_each_account_by_its_own_rules(default_ledger: Path) ->
     }
 
 
-def test_the_ledger_holds_no_token(ledger: Ledger, default_ledger: Path) -> None:
+def test_the_ledger_holds_no_token(ledger: str, default_ledger: Path) -> None:
     issued = add_account(None, "churn", "ada", "analyst", budget=3)
-    with closing(sqlite3.connect(default_ledger)) as opened:
-        dump = "\n".join(opened.iterdump())
-    assert issued.token not in dump and issued.token[20:] not in dump
+    dumped = dump(default_ledger)
+    assert issued.token not in dumped and issued.token[20:] not in dumped
     assert issued.token not in repr(issued) and issued.account.token_hash not in repr(issued)
     held = LadderHoldout.open("churn", account="ada")
     assert held.rules.budget == 3
@@ -188,39 +184,37 @@ def test_the_ledger_holds_no_token(ledger: Ledger, default_ledger: Path) -> None
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(max_size=80))
-def test_no_other_text_is_a_token(ledger: Ledger, text: str) -> None:
-    assert holder_of(ledger, text) is None
+def test_no_other_text_is_a_token(ledger: str, text: str) -> None:
+    assert holder(ledger, text) is None
 
 
-def test_a_token_is_known_by_all_of_its_characters(ledger: Ledger) -> None:
+def test_a_token_is_known_by_all_of_its_characters(ledger: str) -> None:
     token = add_account(None, "churn", "ada", "reader").token
-    assert holder_of(ledger, token) is not None
+    assert holder(ledger, token) is not None
     for at in range(len(token)):
         other = token[:at] + ("a" if token[at] != "a" else "b") + token[at + 1 :]
-        assert holder_of(ledger, other) is None
-    assert holder_of(ledger, token + "\n") is None
+        assert holder(ledger, other) is None
+    assert holder(ledger, token + "\n") is None
 
 
-def test_a_token_expires(ledger: Ledger) -> None:
+def test_a_token_expires(ledger: str) -> None:
     add_account(None, "churn", "ada", "reader")
-    issued = rotate_token(None, "churn", "ada", expires=now() + timedelta(seconds=60))
-    assert issued.account.is_valid() and holder_of(ledger, issued.token) is not None
-    with ledger.write() as tx:
-        tx.accounts.change(issued.account.id, {"expires": now()})
-    assert holder_of(ledger, issued.token) is None
+    issued = rotate_token(None, "churn", "ada", expires=datetime.now(UTC) + timedelta(seconds=60))
+    assert issued.account.is_valid() and holder(ledger, issued.token) is not None
+    expire(ledger, "ada")
+    assert holder(ledger, issued.token) is None
     with pytest.raises(InvalidArgument, match="moment to come"):
-        rotate_token(None, "churn", "ada", expires=now())
+        rotate_token(None, "churn", "ada", expires=datetime.now(UTC))
 
 
-def test_names_are_of_one_holdout(ledger: Ledger) -> None:
+def test_names_are_of_one_holdout(ledger: str) -> None:
     add_account(None, "churn", "ada", "analyst")
     with pytest.raises(HoldoutConflict, match="rotate"):
         add_account(None, "churn", "ada", "owner")
     LadderHoldout(X + 500, Y, scoring="accuracy", name="other")
     add_account(None, "other", "ada", "analyst")
     revoke_token(None, "churn", "ada")
-    with ledger.read() as tx:
-        assert [one.revoked is None for one in tx.accounts.all()] == [False, True]
+    assert [one.revoked is None for one in accounts_of(None, None)] == [False, True]
 
 
 def test_ladders_follow_the_leaderboard_and_one_per_rank_is_refused(default_ledger: Path) -> None:
@@ -237,14 +231,14 @@ def test_ladders_follow_the_leaderboard_and_one_per_rank_is_refused(default_ledg
         add_account(None, "ranks", "ada", "analyst")
 
 
-def test_an_accounts_name_with_other_rules_is_refused(ledger: Ledger) -> None:
+def test_an_accounts_name_with_other_rules_is_refused(ledger: str) -> None:
     with pytest.warns(KnownHoldoutWarning):
         LadderHoldout(X, Y, scoring="accuracy", name="churn", account="ada", budget=7)
     with pytest.raises(HoldoutConflict, match="other rules"):
         add_account(None, "churn", "ada", "analyst")
 
 
-def test_accounts_leave_the_chain_whole(ledger: Ledger) -> None:
+def test_accounts_leave_the_chain_whole(ledger: str) -> None:
     add_account(None, "churn", "ada", "analyst")
     printed = CliRunner().invoke(app, ["verify", "churn"])
     assert (printed.exit_code, "all as written" in printed.stdout) == (0, True)
@@ -447,9 +441,9 @@ def test_a_picture_is_well_formed_whatever_is_in_it(
         assert "nan" not in numbers and "inf" not in numbers
 
 
-def test_comparisons_count_among_the_submissions_of_a_day(ledger: Ledger) -> None:
-    token = add_account(ledger.url, "churn", "ada", "analyst", per_day=3).token
-    served = Served(ServerSettings(ledger=ledger.url, allow_comparisons=("churn",)))
+def test_comparisons_count_among_the_submissions_of_a_day(ledger: str) -> None:
+    token = add_account(ledger, "churn", "ada", "analyst", per_day=3).token
+    served = Served(ServerSettings(ledger=ledger, allow_comparisons=("churn",)))
     account = served.holder(token)
     assert account is not None
     view, none, all_ = served.view(account), np.zeros(40, int), np.ones(40, int)
@@ -464,10 +458,10 @@ def test_comparisons_count_among_the_submissions_of_a_day(ledger: Ledger) -> Non
     assert LadderHoldout.open("churn").compare(none, all_).better is None, "its owner has no limit"
 
 
-def test_notes_are_their_accounts_and_the_owner_withdraws_them(ledger: Ledger) -> None:
-    served, views = Served(ServerSettings(ledger=ledger.url)), {}
+def test_notes_are_their_accounts_and_the_owner_withdraws_them(ledger: str) -> None:
+    served, views = Served(ServerSettings(ledger=ledger)), {}
     for name in ("ada", "ben"):
-        account = served.holder(add_account(ledger.url, "churn", name, "analyst").token)
+        account = served.holder(add_account(ledger, "churn", name, "analyst").token)
         assert account is not None
         views[name] = served.view(account)
         views[name].submit(Asked(Y), None)
@@ -485,6 +479,6 @@ def test_notes_are_their_accounts_and_the_owner_withdraws_them(ledger: Ledger) -
     owned.owner.withdraw_note(note, reason="no groups")
     views["ada"].note_groups("KFold")  # and nobody states it again
     assert views["ben"].status().certificate.doubts == ()
-    assert verify_holdout(ledger.url, "churn").findings == ()
+    assert verify_holdout(ledger, "churn").findings == ()
     views["ada"].note_groups("GroupKFold")
     assert doubt in views["ben"].status().certificate.line()

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 import ladderholdout
 from ladderholdout import LadderHoldout
-from ladderholdout.ledger import Ledger
+from ladderholdout.ledger.store import Ledger
 
 PACKAGE = Path(ladderholdout.__file__).parent
 ONLY_HERE = "canary-7731-only-here"
@@ -123,10 +123,10 @@ def canaries_of(holdout: LadderHoldout, y: NDArray[Any], class_name: str = ONLY_
     """Read from the ledger what the ledger alone may hold."""
     with Ledger(holdout.ledger).read() as tx:
         risks = [
-            entry.raw_risk
+            entry.raw
             for known in tx.holdouts()
             for ladder in tx.ladders(known.id)
-            for entry in tx.audit_entries(ladder.id)
+            for entry in tx.submissions(ladder.id)
         ]
         return Canaries.of(y, risks, tx.holdouts()[0].secret, class_name)
 

@@ -16,10 +16,13 @@ import pytest
 from ladderholdout.errors import HoldoutConflict, LedgerError, UnknownHoldout
 from ladderholdout.guard import Origin, ladder_of, verify_holdout
 from ladderholdout.holdout import LadderHoldout
-from ladderholdout.ledger import Access, LadderSettings, Ledger, Transaction, resolve_url
-from ladderholdout.ledger.known_rows import as_bytes
+from ladderholdout.ledger import Ledger, resolve_url
+from ladderholdout.ledger.place import Access
+from ladderholdout.ledger.transaction import Transaction
 from ladderholdout.mechanisms import FullDisclosure
-from tests.support.holdouts import SHAKY, assert_replays, record, repeats
+from tests.support.holdouts import SHAKY, assert_replays, repeats
+from tests.support.ledgers import chained, head, record
+from tests.support.records import START, registered, settings_of, submitted
 from tests.support.workers import (
     NAME,
     PATIENCE,
@@ -33,8 +36,6 @@ from tests.support.workers import (
     submit_all,
 )
 
-# Of a ladder, as the ledger stores it.
-START = {"standing": float("inf"), "noise": None, "releases": 0}
 WORKERS, EACH = 3, 20
 
 
@@ -84,19 +85,20 @@ class LedgerContract:
         predictions = np.array([1, 0, 1], dtype=np.int32)
         evidence = {"risk": 0.1 + 0.2, "spread": float("inf")}
         with ledger.write() as tx:
-            number = add_holdout(tx)
+            number = registered(tx, "äöü")
             ladder = tx.add_ladder(number, settings_of("main"), state)
-            given = entry_of("one") | {"improved": True, "search": "s", "raw_risk": 1 / 3}
-            tx.append(ladder, entry=given, evidence=evidence, state=state, incumbent=predictions)
+            more = {"improved": True, "state": state, "raw": 1 / 3, "evidence": evidence}
+            tx.append(ladder, submitted(ladder, "one", **more), predictions)
         with ledger.read() as tx:
             holdout, ladder = tx.holdout(number), tx.ladder(ladder.id)
-            (audited,) = tx.audit_entries(ladder.id)
-            stored = tx.incumbent_predictions(ladder.id)
+            one = tx.submission(ladder.id, 1)
+            stored, hashes = tx.incumbent_predictions(ladder.id), tx.view(number).row_hashes
         assert (holdout.name, holdout.n, holdout.secret) == ("äöü", 3, b"\0secret\xff")
+        assert hashes.tolist() == [0, 1, 2]
         assert (ladder.settings, ladder.state) == (settings_of("main"), state)
         assert (ladder.submissions, ladder.version, ladder.incumbent) == (1, 1, 1)
-        assert (audited.raw_risk, audited.evidence) == (1 / 3, evidence)
-        assert (audited.entry.context, audited.entry.time.tzinfo) == ({"note": "ü\0"}, UTC)
+        assert (one.raw, one.evidence) == (1 / 3, evidence)
+        assert (one.context, one.time.tzinfo) == ({"note": "ü\0"}, UTC)
         assert stored is not None and stored.dtype == np.int32
         np.testing.assert_array_equal(stored, predictions)
 
@@ -104,7 +106,7 @@ class LedgerContract:
         """An exception undoes all that was done before it."""
         ledger = Ledger(resolve_url(url), create=True)
         with pytest.raises(ZeroDivisionError), ledger.write() as tx:
-            add_holdout(tx)
+            registered(tx, "coins")
             raise ZeroDivisionError
         with ledger.read() as tx:
             assert tx.holdouts() == ()
@@ -112,16 +114,11 @@ class LedgerContract:
     def test_what_is_refused_is_not_quoted(self, url: str) -> None:
         """The error of a row that the database refuses holds nothing of the row."""
         ledger = Ledger(resolve_url(url), create=True)
-        with ledger.write() as tx:
-            ladder = tx.add_ladder(add_holdout(tx), settings_of("main"), START)
-        for fault in ("number", "key"):
-            with pytest.raises(LedgerError) as caught, ledger.write() as tx:
-                for _ in range(2):  # as if it had not been read again
-                    given = entry_of("canary") | {"key": "once" if fault == "key" else None}
-                    again = ladder if fault == "number" else tx.locked_ladder(ladder.id)
-                    tx.append(again, entry=given, evidence={})
-            assert "canary" not in str(caught.value)
-            assert caught.value.__context__ is None is caught.value.__cause__
+        with pytest.raises(LedgerError) as caught, ledger.write() as tx:
+            for _ in range(2):  # its name is taken
+                registered(tx, "canary")
+        assert "canary" not in str(caught.value)
+        assert caught.value.__context__ is None is caught.value.__cause__
 
     def test_a_reader_sees_one_state_and_blocks_nobody(self, url: str) -> None:
         """What is written meanwhile is there for the next reader."""
@@ -129,7 +126,7 @@ class LedgerContract:
         if not self.processes:
             pytest.skip("in memory, there is one connection")
         with ledger.write() as tx:
-            number = add_holdout(tx)
+            number = registered(tx, "coins")
         with ledger.read() as reader:
             assert reader.ladders(number) == ()
             with ThreadPoolExecutor(1) as other:
@@ -142,21 +139,21 @@ class LedgerContract:
         """`transact` commits, returns what was made, and knows its own link again."""
         ledger = Ledger(resolve_url(url), create=True)
         with ledger.write() as tx:
-            number = add_holdout(tx)
+            number = registered(tx, "coins")
         written: list[Any] = []
 
         def start(tx: Transaction) -> int:
             ladder = tx.add_ladder(number, settings_of("main"), START)
-            written.append(tx.chains.last)
+            written.append(tx.last)
             return ladder.id
 
         assert ledger.transact(start) == 1
         ((holdout_id, head),) = written
         with ledger.read() as tx:
             assert (holdout_id, tx.head(number)) == (number, head)
-            assert tx.chains.has(number, head)
-            assert not tx.chains.has(number, type(head)(head.length, "0" * 64))
-            assert not tx.chains.has(number, type(head)(head.length + 1, head.hash))
+            assert tx.has(number, head)
+            assert not tx.has(number, type(head)(head.length, "0" * 64))
+            assert not tx.has(number, type(head)(head.length + 1, head.hash))
 
     # -- one order --------------------------------------------------------------------
 
@@ -180,9 +177,7 @@ class LedgerContract:
                 started.wait(PATIENCE)
                 with pytest.raises(TimeoutError):
                     waiting.result(0.2)
-                tx.append(
-                    ladder, entry=entry_of("ours"), evidence={"risk": 0.5}, state=ladder.state
-                )
+                tx.append(ladder, submitted(ladder, "ours"))
             assert waiting.result(PATIENCE) == 2
 
     def test_submitters_at_once_get_one_order(self, make: Callable[..., LadderHoldout]) -> None:
@@ -205,10 +200,7 @@ class LedgerContract:
         answers = at_once(calls, processes=self.processes)
         assert_one_order(first, answers[0::2])
         assert_one_order(second, answers[1::2])
-        with Ledger(first.ledger).read() as tx:
-            links = list(tx.chains.links(1))
-        assert [link.kind for link in links].count("submission") == 4 * EACH
-        assert [link.position for link in links] == list(range(1, len(links) + 1))
+        assert chained(first).count("submitted") == 4 * EACH
 
     def test_those_who_register_at_once_share_one_ladder(self, url: str, tmp_path: Path) -> None:
         """The ledger and the holdout in it are made once, whoever comes first."""
@@ -293,10 +285,9 @@ class LedgerContract:
         holdout, heads = make(mechanism=SHAKY), []
         for guess in guesses([10], 5):
             holdout.submit(guess)
-            with Ledger(holdout.ledger).read() as tx:
-                heads.append(tx.head(1))
-        with Ledger(holdout.ledger).read() as tx:
-            assert [tx.head_at(1, head.length) for head in heads] == heads
+            heads.append(head(holdout))
+        assert [head(holdout, one.length) for one in heads] == heads
+        assert head(holdout, heads[-1].length + 1) is head(holdout, 0) is None
         assert verify_holdout(holdout.ledger, NAME).findings == ()
 
     def test_a_query_of_the_reserve_is_counted_once(
@@ -321,8 +312,7 @@ class LedgerContract:
         assert again.status().score is None
         assert holdout.reveal() == 1.0 == holdout.reveal()
         assert again.status().score == 1.0
-        with Ledger(holdout.ledger).read() as tx:
-            assert [link.kind for link in tx.chains.links(1)].count("asked") == 1
+        assert chained(holdout).count("revealed") == 1
         assert verify_holdout(holdout.ledger, NAME).findings == ()
 
     def test_an_opening_and_a_retirement_are_final(
@@ -366,28 +356,7 @@ def _submit_pickled(sent: bytes, predictions: Any) -> int:
     return number
 
 
-def add_holdout(tx: Transaction) -> int:
-    """Register a holdout of three rows, with an odd name, secret and hashes."""
-    hashes = np.array([0, 1, 2**64 - 1], dtype=np.uint64)
-    number = tx.rows.start("äöü", "f" * 64, b"digest", b"\0secret\xff", hashes, 0.95)
-    tx.rows.fill(number, {"row_hashes": (hashes.nbytes, [as_bytes(hashes)])})
-    assert tx.row_hashes(number).tolist() == hashes.tolist()
-    return number
-
-
 def add_ladder(ledger: Ledger, holdout_id: int) -> None:
     """Start a ladder in a transaction of its own."""
     with ledger.write() as tx:
         tx.add_ladder(holdout_id, settings_of("main"), START)
-
-
-def settings_of(name: str) -> LadderSettings:
-    """Return settings of a ladder."""
-    rule = "Ladder", {"step": 0.1}
-    return LadderSettings("default", name, "accuracy", {}, *rule, None, 1.0, "scores")
-
-
-def entry_of(digest: str) -> dict[str, Any]:
-    """Return the columns of a submission, with made-up risks."""
-    risks = {"raw_risk": 0.5, "released_risk": 0.5}
-    return {"digest": digest, **risks, "improved": False, "context": {"note": "ü\0"}}

@@ -24,7 +24,8 @@ from sklearn.preprocessing import StandardScaler
 
 from ladderholdout import InvalidArgument, LadderHoldout, Release
 from ladderholdout.holdout import LadderStopping
-from tests.support.holdouts import assert_replays, entries_of, repeats
+from tests.support.holdouts import assert_replays, repeats
+from tests.support.ledgers import entries_of
 from tests.support.processes import elsewhere
 from tests.support.server import serving, token_of
 from tests.support.stopping import (

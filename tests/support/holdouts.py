@@ -1,19 +1,14 @@
-"""Small holdouts, and a look into the ledger behind the library's back."""
+"""Small holdouts, and what has to hold of the record of each."""
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ladderholdout import LadderHoldout, Release
-from ladderholdout.ledger import AuditEntry, Entry, HoldoutRecord, LadderRecord, Ledger
-from ladderholdout.ledger.replay import Replayed, replay
 from ladderholdout.mechanisms import (
     BayesBootLadder,
     BayesBootLadderBoot,
@@ -29,6 +24,7 @@ from ladderholdout.mechanisms import (
     ShakyLadder,
     SimplifiedLadder,
 )
+from tests.support.ledgers import entries_of, record, replayed, returns_of
 
 # So little noise that what has to improve does: its secret cannot be fixed by a seed.
 SHAKY = ShakyLadder(step=0.02, noise=0.005)
@@ -46,7 +42,6 @@ EVERY: tuple[Mechanism, ...] = (
     BayesBootLadder(odds=2.0, n_posterior=200),
     BayesBootLadderBoot(odds=2.0, n_posterior=200, n_bootstrap=50),
 )
-TABLES = ("holdouts", "ladders", "submissions", "overlaps", "reserve_looks", "views", "incumbents")
 
 
 def coins(n: int = 60, seed: int = 0) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
@@ -58,44 +53,6 @@ def coins(n: int = 60, seed: int = 0) -> tuple[NDArray[np.float64], NDArray[np.i
 def guesses(seed: Any, k: int, n: int = 60) -> NDArray[np.int64]:
     """Predictions of k models that know nothing, the same for the same seed."""
     return np.random.default_rng(seed).integers(0, 2, (k, n))
-
-
-def counts(ledger: Path) -> dict[str, int]:
-    """Count the rows of every table, and the files in the vault beside the ledger."""
-    with closing(sqlite3.connect(ledger)) as connection:
-        found = {
-            table: connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
-            for table in TABLES
-        }
-    vault = ledger.parent / "vault"
-    kept = vault.iterdir() if vault.exists() else ()
-    return found | {"vault": sum(path.suffix != ".mark" for path in kept)}
-
-
-@contextmanager
-def undone(path: Path) -> Iterator[None]:
-    """Undo what the block does to a ledger: a ledger for each case would cost many times as much.
-
-    The statements of the library are compiled once for each database.
-    """
-    with closing(sqlite3.connect(path)) as here, closing(sqlite3.connect(":memory:")) as kept:
-        here.backup(kept)
-        yield
-        kept.backup(here)
-
-
-def record(
-    holdout: LadderHoldout,
-) -> tuple[HoldoutRecord, LadderRecord, tuple[AuditEntry, ...]]:
-    """Read all that the ledger holds of a ladder, as an auditor can."""
-    with Ledger(holdout.ledger).read() as tx:
-        ladder = tx.ladder(getattr(holdout, "__ladder__", holdout).id)
-        return tx.holdout(ladder.holdout_id), ladder, tx.audit_entries(ladder.id)
-
-
-def entries_of(holdout: LadderHoldout) -> list[Entry]:
-    """Read the submissions of a ladder with what the analyst is not shown of them."""
-    return [one.entry for one in record(holdout)[2]]
 
 
 def repeats(holdout: LadderHoldout) -> int:
@@ -114,14 +71,6 @@ def repeats_first(holdout: LadderHoldout, again: Release, first: Release) -> boo
     return repeated == first.submission == again.repeat_of and not again.improved
 
 
-def replayed(holdout: LadderHoldout) -> list[Replayed]:
-    """Replay a ladder from the ledger alone."""
-    known, ladder, entries = record(holdout)
-    with Ledger(holdout.ledger).read() as tx:
-        recorded = (one.recorded for one in entries)
-        return list(replay(known, ladder, recorded, tx.withdrawals.of(ladder)))
-
-
 def assert_replays(holdout: LadderHoldout) -> None:
     """Every release and the state that stands follow from the ledger, to the last bit."""
     found, (_, ladder, entries) = replayed(holdout), record(holdout)
@@ -131,8 +80,7 @@ def assert_replays(holdout: LadderHoldout) -> None:
         assert one.recomputed[0].hex() == one.recorded[0].hex()
     if found:
         assert bits(found[-1].state) == bits(ladder.state)
-    with Ledger(holdout.ledger).read() as tx:
-        returns = sum(one.replaced for one in tx.withdrawals.of(ladder))
+    returns = returns_of(holdout)
     improved = [e.entry.number for e in entries if e.entry.improved and e.entry.repeat_of is None]
     assert (ladder.submissions, ladder.version) == (len(entries), len(improved) + returns)
     if not returns:

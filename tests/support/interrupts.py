@@ -79,5 +79,5 @@ def interrupted(
 
 def in_transactions(name: str) -> bool:
     """Whether a file is of what begins and ends a transaction, whatever the database."""
-    own = ("connections.py", "sqlite.py", "postgres.py")
+    own = ("store.py", "sqlite.py", "postgres.py")
     return name.endswith(("contextlib.py", *(f"ladderholdout/ledger/{one}" for one in own)))

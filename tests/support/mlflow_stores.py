@@ -22,7 +22,7 @@ from mlflow.entities import Run
 
 from ladderholdout import LadderHoldout
 from ladderholdout.integrations.mlflow import places
-from tests.support.holdouts import record
+from tests.support.ledgers import record
 
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
 PATIENCE = 120.0

@@ -66,7 +66,7 @@ class Server:
 
     def url(self, name: str, folder: Path | None = None) -> str:
         """Return the URL of a database, through another socket if one is named."""
-        return f"postgresql+psycopg://postgres@/{name}?host={folder or self.folder}"
+        return f"postgresql://postgres@/{name}?host={folder or self.folder}"
 
     def sql(self, statement: str, database: str = "postgres") -> list[tuple[object, ...]]:
         """Do something to the database behind the library's back."""

@@ -12,7 +12,6 @@ import os
 import pickle
 import select
 import signal
-import sqlite3
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -22,7 +21,6 @@ from multiprocessing.context import ForkServerContext, SpawnContext
 from typing import Any, TypeVar
 
 import cloudpickle
-from sqlalchemy import Pool, event
 
 from ladderholdout.ledger.sqlite import FileSource
 
@@ -124,13 +122,14 @@ def die_at(moment: int) -> None:
         if next(moments) == moment:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def watch(connection: sqlite3.Connection, *_: Any) -> None:
-        # What goes past SQLAlchemy to the driver counts as well.
-        connection.set_trace_callback(passes)
+    def connected(self: FileSource) -> Any:
+        connection = connect(self)
+        connection.driver.set_trace_callback(passes)
+        return connection
 
     def checked(self: FileSource, conn: Any) -> None:
         passes()
         check(self, conn)
 
-    event.listen(Pool, "connect", watch)
+    connect, FileSource._connected = FileSource._connected, connected  # type: ignore[method-assign]
     check, FileSource.check = FileSource.check, checked  # type: ignore[method-assign]

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from ladderholdout import LadderHoldout, Release
 from ladderholdout.holdout import LadderStopping
-from ladderholdout.ledger import Entry
-from tests.support.holdouts import assert_replays, entries_of, record
+from tests.support.holdouts import assert_replays
+from tests.support.ledgers import Entry, entries_of, record
 from tests.support.mlflow_stores import new_store
 
 N_TRAIN, N_HOLDOUT = 300, 200

@@ -16,7 +16,8 @@ from sklearn.tree import DecisionTreeClassifier
 from sqlalchemy import event
 
 from ladderholdout import LadderHoldout
-from tests.support.holdouts import assert_replays, entries_of, record
+from tests.support.holdouts import assert_replays
+from tests.support.ledgers import entries_of, record
 
 NAME = "tumours"
 

@@ -23,8 +23,8 @@ from ladderholdout.audit.statistics import (
 from ladderholdout.audit.submissions import AuditedSubmission, AuditedSubmissions
 from ladderholdout.errors import InvalidArgument, InvalidSubmission
 from ladderholdout.guard import Guard, judge_overlap, rows_of
-from ladderholdout.ledger import digests_of
-from ladderholdout.ledger.records import Recorded
+from ladderholdout.ledger.arrays import digests_of
+from ladderholdout.ledger.events import Submitted
 from ladderholdout.metrics import Evaluation
 from ladderholdout.metrics.responses import predicts
 from ladderholdout.vault import Rows
@@ -61,7 +61,7 @@ class Firsts:
     digests: NDArray[np.bytes_]
 
     @classmethod
-    def of(cls, recorded: Iterable[Recorded]) -> Firsts:
+    def of(cls, recorded: Iterable[Submitted]) -> Firsts:
         """Read all submissions of a ladder, in their order."""
         numbers, firsts, digests = array("q"), array("q"), bytearray()
         for submission in recorded:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -48,9 +49,11 @@ from ladderholdout.guard import (
     without_autologging,
     without_frames,
 )
-from ladderholdout.ledger import LadderRecord, Progress, Transaction, shown
-from ladderholdout.ledger.records import HELD, NOT_IMPROVED, AuditRow
-from ladderholdout.ledger.tables import FAULTS, damaged
+from ladderholdout.ledger.events import FAULTS, Damaged, Opened, Submitted
+from ladderholdout.ledger.fold import LadderRecord
+from ladderholdout.ledger.log import AT_A_TIME, Progress, now
+from ladderholdout.ledger.place import shown
+from ladderholdout.ledger.transaction import HELD, NOT_IMPROVED, Transaction
 from ladderholdout.metrics import METRICS, Metric
 
 NEAR = 0.01
@@ -146,7 +149,9 @@ def _read(
     NDArray[Any] | None,
 ]:
     # Marked before anything is read: whoever saw raw scores is known to have seen them.
-    ladder = tx.mark_opened(ladder.id)
+    if ladder.opened is None:
+        tx.add(ladder.holdout_id, Opened(ladder=ladder.id, time=now()))
+        ladder = tx.ladder(ladder.id)
     if guard is None:
         certificate = no_certificate(registered(tx, ladder).confidence)
     else:
@@ -154,8 +159,8 @@ def _read(
     return (
         ladder,
         status_of(tx, ladder, metric, certificate, place),
-        _columns(tx.audited(ladder.id), metric, progress, ladder.submissions),
-        tx.opened_after(ladder.id),
+        _columns(_pages(tx, ladder), metric, progress, ladder.submissions),
+        ladder.opened_after,
         tuple(_uses(tx, ladder.holdout_id)),
         tx.incumbent_predictions(ladder.id),
     )
@@ -166,7 +171,7 @@ def _fresh(holdout: LocalLadder, fresh: Any, model: Any) -> Fresh | None:
         if model is not None:
             raise InvalidArgument("fresh", "given with model=", "missing", "Give fresh=(X, y).")
         return None
-    ladder, firsts = holdout.read(lambda tx, ladder: (ladder, Firsts.of(tx.recorded(ladder.id))))
+    ladder, firsts = holdout.read(lambda tx, ladder: (ladder, Firsts.of(tx.submissions(ladder.id))))
     guard = holdout.guard()
     return evaluated(guard, fresh, model, firsts, ladder.incumbent, holdout.overlap)
 
@@ -189,14 +194,21 @@ def _uses(tx: Transaction, holdout_id: int) -> Iterator[LadderUse]:
             ladder.settings.name,
             ladder.settings.metric,
             ladder.submissions,
-            tx.repeats(ladder.id),
+            ladder.repeats,
             ladder.state["releases"],
             ladder.opened,
         )
 
 
+def _pages(tx: Transaction, ladder: LadderRecord) -> Iterator[tuple[Submitted, ...]]:
+    after = 0
+    while page := tx.entries(ladder.id, after=after, limit=AT_A_TIME):
+        yield page
+        after = page[-1].number
+
+
 def _columns(
-    blocks: Iterable[Sequence[AuditRow]], metric: Metric, progress: Progress | None, total: int
+    blocks: Iterable[Sequence[Submitted]], metric: Metric, progress: Progress | None, total: int
 ) -> tuple[dict[str, Array], tuple[str, ...], Contexts]:
     """Collect in columns what the ledger holds of the submissions."""
     growing = GrowingColumns(total)
@@ -205,7 +217,7 @@ def _columns(
     for block in chain(blocks, [()]):  # the last one gives empty columns their type
         try:
             # Few scores are released, and to many submissions the same.
-            shown = {risk: metric.to_score(risk) for risk in {row.released for row in block}}
+            shown = {risk: metric.to_score(risk) for risk in {row.risk for row in block}}
             values = {
                 "number": np.array([row.number for row in block], np.int64),
                 "time": moments(row.time for row in block),
@@ -222,9 +234,9 @@ def _columns(
                     np.int32,
                 ),
                 "held": np.array([row.improved or row.evidence == HELD for row in block], np.bool_),
-                "score": np.array([shown[row.released] for row in block], np.float64),
-                "raw": np.array([metric.to_score(row.risk) for row in block], np.float64),
-                "risk": np.array([row.risk for row in block], np.float64),
+                "score": np.array([shown[row.risk] for row in block], np.float64),
+                "raw": np.array([metric.to_score(row.raw) for row in block], np.float64),
+                "risk": np.array([row.raw for row in block], np.float64),
                 "disagreement": _reals(row.disagreement for row in block),
                 "spread": _reals(row.evidence.get("spread") for row in block),
                 "clipped": np.array(
@@ -232,9 +244,9 @@ def _columns(
                 ),
             }
         except FAULTS:  # in evidence that was changed; their text shows it
-            raise damaged() from None
+            raise Damaged from None
         growing.add(values)
-        contexts.append((len(block), Contexts.packed(row.context for row in block)))
+        contexts.append((len(block), Contexts.packed(json.dumps(row.context) for row in block)))
         if progress is not None:
             progress(len(growing), total)
     return growing.columns(), names_of(batches), Contexts(contexts)

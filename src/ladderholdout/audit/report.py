@@ -26,7 +26,7 @@ from ladderholdout.guard import (
 )
 from ladderholdout.leaderboard import Leaderboard
 from ladderholdout.leaderboard.standings import BOARD
-from ladderholdout.ledger import Progress
+from ladderholdout.ledger.log import Progress
 from ladderholdout.pictures import STYLE
 from ladderholdout.process import sync
 

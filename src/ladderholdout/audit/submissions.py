@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ladderholdout.guard import Submission
-from ladderholdout.ledger import AT_A_TIME
+from ladderholdout.ledger.log import AT_A_TIME
 
 T = TypeVar("T")
 Array = NDArray[Any]

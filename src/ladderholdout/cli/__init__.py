@@ -48,7 +48,6 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "forget": holdouts.forget,
         "leaderboard": boards.leaderboard,
         "close-round": boards.close_round,
-        "replay-rounds": boards.replay_rounds,
         "finals": boards.finals,
     },
     "Open the raw scores": {

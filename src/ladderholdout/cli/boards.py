@@ -87,24 +87,6 @@ def close_round(
     print_result(shown if as_json else closed, as_json)
 
 
-def replay_rounds(
-    name: NameArgument,
-    into: Annotated[
-        str, typer.Option(help="What to call the board that has the corrected answers.")
-    ],
-    ladder: _BoardOption = "leaderboard",
-    ledger: LedgerOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Answer all closed rounds of a leaderboard again, by labels that were corrected since.
-
-    Give the corrected rows first, under the same name; they are noted as an amendment. Shows which
-    answers and which ranks are others. The released scores of both boards count.
-    """
-    board = Leaderboard.open(name, ladder=ladder, ledger=ledger)
-    print_result(board.replay_rounds(into), as_json)
-
-
 def finals(
     name: NameArgument,
     entry: Annotated[

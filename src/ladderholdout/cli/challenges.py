@@ -13,8 +13,8 @@ from ladderholdout.cli.common import JsonOption, LedgerOption, print_json, print
 from ladderholdout.errors import HoldoutConflict, InvalidArgument
 from ladderholdout.leaderboard import Leaderboard
 from ladderholdout.leaderboard.standings import BOARD
-from ladderholdout.ledger import resolve_url
-from ladderholdout.ledger.records import now
+from ladderholdout.ledger.log import now
+from ladderholdout.ledger.place import resolve_url
 from ladderholdout.remote.connection import place_of
 from ladderholdout.server.accounts import home_of
 

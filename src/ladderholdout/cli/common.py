@@ -34,7 +34,9 @@ from ladderholdout.errors import (
 )
 from ladderholdout.guard import by_first_order, ladder_of
 from ladderholdout.holdout import LadderHoldout
-from ladderholdout.ledger import AT_A_TIME, holdout_names, resolve_url
+from ladderholdout.ledger.log import AT_A_TIME
+from ladderholdout.ledger.place import resolve_url
+from ladderholdout.ledger.store import holdout_names
 from ladderholdout.remote.wire import plain
 
 T = TypeVar("T")

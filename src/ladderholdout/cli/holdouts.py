@@ -60,8 +60,9 @@ from ladderholdout.holdout import LadderHoldout, Release, Status, Submission
 from ladderholdout.identity import are_texts
 from ladderholdout.integrations.evaluation_logs import LOGS, answers_in
 from ladderholdout.integrations.evaluations import Reading, submission_of
-from ladderholdout.ledger import Ledger, block_name, parted_name, resolve_url, shown
-from ladderholdout.ledger.replay import rule_shown
+from ladderholdout.ledger import Ledger, resolve_url, shown
+from ladderholdout.ledger.fold import block_name, parted_name
+from ladderholdout.ledger.rules import rule_shown
 from ladderholdout.mechanisms.parsing import mechanism_of
 from ladderholdout.metrics import get_metric
 from ladderholdout.remote.predictions import Form, labels_like
@@ -288,16 +289,12 @@ def replenish(
     """
     with Ledger(resolve_url(ledger)).read() as tx:
         record = named(tx, name)
-        ladders, known = tx.ladders(record.id), tx.rows.known(record.id)
+        ladders, known = tx.ladders(record.id), tx.known(record.id)
         texts = are_texts(known.ids), are_texts(known.groups)
     if not ladders:
         raise UnknownHoldout(f"The holdout {name!r} has no ladder.")
     features, y, given = _rows_in(
-        file,
-        target,
-        sample_weight,
-        ids,
-        groups,
+        *(file, target, sample_weight, ids, groups),
         numbers=record.classes is None,
         missing_texts=missing or (),
         texts=texts,
@@ -721,7 +718,7 @@ def forget(
     if not yes:
         typer.echo(f"The {record.n} rows of {name!r} will be known no more.", err=True)
         typer.confirm("Forget it?", abort=True, err=True)
-    for path in store.transact(lambda tx: tx.rows.forget(record.id)):
+    for path in store.transact(lambda tx: tx.forget(record.id)):
         vaults.remove(path)
     if as_json:
         print_json({"holdout": name, "forgotten": True})

@@ -13,8 +13,9 @@ import typer
 
 from ladderholdout.cli.common import JsonOption, LedgerOption, print_json, print_lines
 from ladderholdout.errors import InvalidArgument, LadderHoldoutWarning, warn
-from ladderholdout.ledger import AccountRecord, resolve_url, shown
+from ladderholdout.ledger.place import resolve_url, shown
 from ladderholdout.server.accounts import (
+    AccountRecord,
     Issued,
     accounts_of,
     add_account,

@@ -22,7 +22,10 @@ from ladderholdout.cli.common import (
 from ladderholdout.errors import LadderHoldoutError, TrackingError
 from ladderholdout.guard import Check, ledger_findings, named, verify_holdout
 from ladderholdout.holdout import LadderHoldout
-from ladderholdout.ledger import Finding, Head, Ledger, backup, resolve_url, shown
+from ladderholdout.ledger.fold import Head
+from ladderholdout.ledger.place import resolve_url, shown
+from ladderholdout.ledger.store import Ledger, backup
+from ladderholdout.ledger.verify import Finding
 from ladderholdout.metrics import verdicts_of
 
 _MANY = 20
@@ -141,7 +144,7 @@ def _anchored(
     from ladderholdout.integrations.mlflow import anchors
 
     with Ledger(url).read() as tx:
-        blocks = tx.blocks.up_to(named(tx, name).name)
+        blocks = tx.blocks(named(tx, name).name)
         ladders = [(block.name, one.settings) for block in blocks for one in tx.ladders(block.id)]
     for block, settings in ladders:
         account, ladder = settings.account, settings.name

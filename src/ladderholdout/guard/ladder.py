@@ -74,20 +74,13 @@ from ladderholdout.guard.shown import (
     unsent,
     withdraw,
 )
-from ladderholdout.ledger import (
-    Access,
-    HoldoutRecord,
-    LadderRecord,
-    LadderSettings,
-    Ledger,
-    Transaction,
-    is_memory,
-    parted_name,
-    resolve_url,
-    same_ladder,
-)
-from ladderholdout.ledger import shown as url_shown
-from ladderholdout.ledger.replay import rules_of
+from ladderholdout.ledger.events import LadderSettings
+from ladderholdout.ledger.fold import HoldoutRecord, LadderRecord, parted_name
+from ladderholdout.ledger.place import Access, is_memory, resolve_url
+from ladderholdout.ledger.place import shown as url_shown
+from ladderholdout.ledger.rules import rules_of
+from ladderholdout.ledger.store import Ledger
+from ladderholdout.ledger.transaction import Transaction, same_ladder
 from ladderholdout.metrics import Metric
 from ladderholdout.metrics.arrays import by_index
 from ladderholdout.metrics.verdicts import asked_by
@@ -209,7 +202,7 @@ class LocalLadder:
             guard = self.guard()
             if not predictions.by_ids:
                 return predictions.in_order_of(guard.rows.X), guard.order
-            known = self.read(lambda tx, ladder: tx.rows.known(ladder.holdout_id))
+            known = self.read(lambda tx, ladder: tx.known(ladder.holdout_id))
             places = order_by_ids(known, predictions)[fp.inverse(guard.order)]
             return fp.take(predictions.values, places), guard.order
         if self.foreign and self.order is None:
@@ -263,11 +256,12 @@ class LocalLadder:
         self, after: int, limit: int | None, *, search: str | None = None, shown: bool = True
     ) -> tuple[Submission, ...]:
         """Return the submissions after a number, as the analyst may see them."""
-        entries = self.read(
-            lambda tx, record: tx.entries(record.id, after=after, limit=limit, search=search),
-            shown=shown,
-        )
-        return tuple(submission_of(entry, self.metric) for entry in entries)
+
+        def read(tx: Transaction, record: LadderRecord) -> tuple[Submission, ...]:
+            entries = tx.entries(record.id, after=after, limit=limit, search=search)
+            return tuple(submission_of(entry, record, self.metric) for entry in entries)
+
+        return self.read(read, shown=shown)
 
     def certificate(self, confidence: float | None, *, reserve: bool = False) -> ScoreCertificate:
         """Certify the incumbent by what was released, or by a query of the reserve."""
@@ -302,8 +296,7 @@ class LocalLadder:
         note_shown()
 
         def ask(tx: Transaction, record: LadderRecord) -> LadderRecord:
-            tx.ask(record)
-            return record
+            return tx.reveal(record)
 
         record = self.write(ask)
         return self.metric.to_score(record.state["standing"]) if record.incumbent else None
@@ -320,18 +313,18 @@ class LocalLadder:
         """Put on record what was seen of the rows, or when they are used up."""
         if isinstance(seen, SpentAt):
             widths = {seen.metric: seen.width}
-            self.write(lambda tx, record: tx.blocks.note_spent_at(record.holdout_id, widths))
+            self.write(lambda tx, record: tx.note(record.holdout_id, "spent", widths=widths))
             return
         if isinstance(seen, SeenGroups):
             if seen.withdrawn is not None:
                 self.write(partial(_withdraw_note, seen=seen))
-            elif seen.by not in self.read(lambda tx, record: tx.grouped(record.holdout_id)):
+            elif seen.by not in self.read(lambda tx, record: tx.fold(record.holdout_id).grouped()):
                 self.write(lambda tx, record: tx.note_grouped(record.holdout_id, seen.by))
             return
 
         def note(tx: Transaction) -> None:
             same_ladder(tx.ladder(self.id), self.since)
-            tx.rows.note_overlap(self.holdout_id, seen.source, seen.rows)
+            tx.note_overlap(self.holdout_id, seen.source, seen.rows)
 
         with without_frames:
             Ledger.opened(self.ledger).transact(note)
@@ -351,7 +344,7 @@ class LocalLadder:
 
     def forget(self) -> None:
         """Take back the registration, and remove the copies of the rows."""
-        for path in self.write(lambda tx, record: tx.rows.forget(record.holdout_id)):
+        for path in self.write(lambda tx, record: tx.forget(record.holdout_id)):
             vaults.remove(path)
 
     def replenish(self, fresh: FreshRows) -> LocalLadder:
@@ -370,7 +363,7 @@ class LocalLadder:
             note_shown()
 
         def read(tx: Transaction) -> T:
-            return body(tx, same_ladder(tx.ladder_with_holdout(self.id), self.since))
+            return body(tx, same_ladder(tx.ladder(self.id), self.since))
 
         with without_frames:
             return Ledger.opened(self.ledger).transact(read, Access.READ)
@@ -417,10 +410,10 @@ class LocalLadder:
 
         def read(tx: Transaction, record: LadderRecord) -> OtherBlocks:
             own = tx.holdout(record.holdout_id)
-            for block in tx.blocks.up_to(parted_name(own.name)[0]):
+            for block in tx.blocks(parted_name(own.name)[0]):
                 place = self._key, block.id
                 if block.id != own.id and place not in _blocks:
-                    views = tx.rows.views(block.id)
+                    views = tx.views(block.id)
                     _blocks[place] = tuple(np.sort(view.row_hashes) for view in views)
                 if block.id != own.id:
                     parts[block.number > own.block].extend(_blocks[place])
@@ -611,10 +604,10 @@ def state_of(tx: Transaction, ladder: LadderRecord, metric: Metric) -> State:
         submissions=ladder.submissions,
         releases=ladder.state["releases"],
         incumbent=ladder.incumbent,
-        released=score_of(tx.released(ladder), metric),
+        released=score_of(ladder.released, metric),
         opened=ladder.opened,
         retired=tx.holdout(ladder.holdout_id).retired,
-        has_ids=tx.rows.has_ids(ladder.holdout_id),
+        has_ids=tx.has_ids(ladder.holdout_id),
     )
 
 
@@ -627,7 +620,7 @@ def in_batch(batch: str, origins: Sequence[Origin]) -> list[Origin]:
 
 
 def _withdraw_note(tx: Transaction, record: LadderRecord, *, seen: SeenGroups) -> None:
-    notes = tx.grouped(record.holdout_id)
+    notes = tx.fold(record.holdout_id).grouped()
     if seen.by not in notes:
         raise InvalidArgument("by", f"one of the notes of groups on record, {notes}", seen.by)
-    tx.withdrawals.add_note(record.holdout_id, seen.by, seen.withdrawn)
+    tx.note(record.holdout_id, "grouped", by=seen.by, withdrawn=seen.withdrawn)

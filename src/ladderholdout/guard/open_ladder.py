@@ -24,7 +24,7 @@ from ladderholdout.guard.shown import (
     Withdrawn,
     step_at,
 )
-from ladderholdout.ledger import refuse_retired
+from ladderholdout.ledger.fold import refuse_retired
 from ladderholdout.mechanisms import LadderRules
 from ladderholdout.metrics import Metric
 

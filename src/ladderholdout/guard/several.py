@@ -50,16 +50,12 @@ from ladderholdout.guard.shown import (
     submission_of,
     together,
 )
-from ladderholdout.ledger import (
-    Access,
-    Entry,
-    LadderRecord,
-    Ledger,
-    Transaction,
-    resolve_url,
-    same_ladder,
-)
-from ladderholdout.ledger import shown as url_shown
+from ladderholdout.ledger.events import Submitted
+from ladderholdout.ledger.fold import LadderRecord
+from ladderholdout.ledger.place import Access, resolve_url
+from ladderholdout.ledger.place import shown as url_shown
+from ladderholdout.ledger.store import Ledger
+from ladderholdout.ledger.transaction import Transaction, same_ladder
 from ladderholdout.metrics import Metric, get_metric
 from ladderholdout.metrics.arrays import read_once
 
@@ -299,14 +295,16 @@ class SeveralLadders:
 
         def read(tx: Transaction, record: LadderRecord) -> tuple[Submission, ...]:
             entries = tx.entries(record.id, after=after, limit=limit, search=search)
-            return tuple(map(together, self._beside(tx, entries)))
+            return tuple(map(together, self._beside(tx, record, entries)))
 
         return self.first.read(read, shown=shown)
 
-    def _beside(self, tx: Transaction, entries: Sequence[Entry]) -> Iterator[dict[str, Submission]]:
+    def _beside(
+        self, tx: Transaction, first: LadderRecord, entries: Sequence[Submitted]
+    ) -> Iterator[dict[str, Submission]]:
         """Add to entries of the first ladder those of the same submissions on the others."""
         lead, *others = self.ladders
-        known: dict[str, dict[int, Entry]] = {}
+        known: dict[str, dict[int, Submitted]] = {}
         for name in others:
             numbers = [n for entry in entries if (n := _numbers(entry).get(name)) is not None]
             if numbers:
@@ -314,12 +312,13 @@ class SeveralLadders:
                 read = tx.entries(self.ladders[name].id, after=start, limit=most)
                 known[name] = {entry.number: entry for entry in read}
         for entry in entries:
-            submissions = {lead: submission_of(entry, self.first.metric)}
+            submissions = {lead: submission_of(entry, first, self.first.metric)}
             for name, by_number in known.items():
                 number = _numbers(entry).get(name)
                 if number in by_number:
-                    metric = self.ladders[name].metric
-                    submissions[name] = submission_of(by_number[number], metric)
+                    ladder = self.ladders[name]
+                    record = tx.ladder(ladder.id)
+                    submissions[name] = submission_of(by_number[number], record, ladder.metric)
             yield submissions
 
     def certificate(self, confidence: float | None, *, reserve: bool = False) -> ScoreCertificate:
@@ -385,7 +384,7 @@ def _refusal(responses: Mapping[str, str], came: str) -> InvalidSubmission:
     )
 
 
-def _numbers(entry: Entry) -> Mapping[str, int]:
+def _numbers(entry: Submitted) -> Mapping[str, int]:
     """Return the number of a submission on each ladder that it went to, where there are several."""
     numbers = entry.context.get(TOGETHER)
     return numbers if isinstance(numbers, Mapping) else {}
@@ -414,16 +413,15 @@ def _judged(
 
     All ladders are read before the first of them is written to.
     """
-    version = tx.chains.end(lead.holdout_id).labels_version
+    version = tx.hold(lead.holdout_id).labels_version
     if any(sets[0].labelled.version != version for sets in measured.values()):
         return None
     names = {guard.ladder_id: name for name, guard in guards.items()}
-    others = {
-        number: [measured[name][0].asked] for number, name in names.items() if number != lead.id
-    }
+    for number, name in names.items():
+        if number != lead.id and not tx.db.answers_at_once:
+            tx.send_ahead(number, measured[name][0].asked)
     records = {
-        names[record.id]: same_ladder(record, guards[names[record.id]].since)
-        for record in (lead, *tx.locked_ladders(others))
+        name: same_ladder(tx.ladder(number), guards[name].since) for number, name in names.items()
     }
     first = measured[names[lead.id]]
     # Each ladder numbers the members of an announced batch in an order of its own.

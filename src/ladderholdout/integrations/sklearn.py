@@ -53,7 +53,8 @@ from ladderholdout.integrations import pipelines, rounds
 from ladderholdout.integrations.refit import check_choices, check_refit
 from ladderholdout.integrations.rounds import Loud, Round
 from ladderholdout.integrations.training_rows import look_for_overlap
-from ladderholdout.ledger import is_memory, parted_name
+from ladderholdout.ledger.fold import parted_name
+from ladderholdout.ledger.place import is_memory
 from ladderholdout.metrics import Metric
 from ladderholdout.metrics.arrays import refuse_masked
 from ladderholdout.metrics.responses import is_model

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from ladderholdout.leaderboard.board import Leaderboard
-from ladderholdout.leaderboard.corrections import Corrections
 from ladderholdout.leaderboard.finals import Finals, FinalStanding
 from ladderholdout.leaderboard.rounds import Collected, Round
 from ladderholdout.leaderboard.standings import Standing, Standings
 
 __all__ = [
     "Collected",
-    "Corrections",
     "FinalStanding",
     "Finals",
     "Leaderboard",

@@ -11,7 +11,6 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-import ladderholdout.leaderboard.corrections as corrections
 import ladderholdout.leaderboard.rounds as rounds_of
 import ladderholdout.leaderboard.standings as ranks_of
 from ladderholdout.arguments import choice, text
@@ -36,14 +35,14 @@ from ladderholdout.guard import (
     stated_in,
 )
 from ladderholdout.leaderboard.certified import certificate_of_team, standings_of
-from ladderholdout.leaderboard.corrections import Corrections
 from ladderholdout.leaderboard.finals import Finals, finals_shown, held_finals, owners_of
 from ladderholdout.leaderboard.page import page_of, parts_of
 from ladderholdout.leaderboard.rounds import Collected, Round
 from ladderholdout.leaderboard.rules import DEFAULTS, RULES, check_rule, kind_of
 from ladderholdout.leaderboard.standings import BOARD, Standings
-from ladderholdout.ledger import FinalsRecord, LadderRecord, Transaction
-from ladderholdout.ledger.rounds import RoundsRecord
+from ladderholdout.ledger.events import FinalsHeld, TakenOut
+from ladderholdout.ledger.fold import LadderRecord, Rounds
+from ladderholdout.ledger.transaction import Transaction
 from ladderholdout.mechanisms import Mechanism
 from ladderholdout.metrics import Metric, get_metric
 
@@ -315,12 +314,12 @@ class Leaderboard:
             self._by_rounds = self.rounds() is not None
         return self._by_rounds
 
-    def rounds(self) -> RoundsRecord | None:
+    def rounds(self) -> Rounds | None:
         """Return the rounds of the board; None where it answers at once.
 
         Returns
         -------
-        RoundsRecord or None
+        Rounds or None
             Its `number` is that of the open round, `closed` has the others, oldest first.
 
         Examples
@@ -331,7 +330,7 @@ class Leaderboard:
         >>> board.rounds().number
         1
         """
-        return self._home.read(lambda tx, home: tx.rounds.of(home))
+        return self._home.read(lambda tx, home: tx.fold(home.holdout_id).rounds.get(home.id))
 
     def collect(self, account: str, predictions: Any, origin: Origin) -> Collected:
         """Let predictions wait for their round; `submit` does so where the board has rounds.
@@ -371,7 +370,8 @@ class Leaderboard:
         {'Ada': 1}
         """
         self._close_where_due()
-        return self._home.read(lambda tx, home: tx.rounds.counts(home))
+        rounds = self.rounds()
+        return {} if rounds is None else rounds.counts
 
     def close_round(self) -> Round | None:
         """Answer all submissions that wait, together as one announced batch.
@@ -457,9 +457,12 @@ class Leaderboard:
         text("account", account)
 
         def take(tx: Transaction, home: LadderRecord) -> int:
-            waiting = ", ".join(tx.rounds.counts(home)) or "none"
-            if count := tx.rounds.take_out(home, account):
+            rounds = tx.hold(home.holdout_id).rounds.get(home.id)
+            counts = {} if rounds is None else rounds.counts
+            if count := counts.get(account):
+                tx.add(home.holdout_id, TakenOut(home=home.id, account=account))
                 return count
+            waiting = ", ".join(counts) or "none"
             raise InvalidArgument("account", f"one that waits ({waiting})", account)
 
         return self._home.write(take)
@@ -488,58 +491,6 @@ class Leaderboard:
         """Close the round if it is due; if the metric fails, whoever asks is not refused for it."""
         with suppress(MetricError):
             self.close_if_due()
-
-    def replay_rounds(self, ladder: str) -> Corrections:
-        """Answer all closed rounds again, on another board, after labels were corrected.
-
-        The rows with the corrected labels were given before: `Leaderboard(X, y, name=...)` notes
-        which labels are others. All released scores of the other board count as those of this one
-        do, in all certificates. A replay that was cut short goes on where it was.
-
-        Parameters
-        ----------
-        ladder : str
-            What to call the other board: ``Leaderboard.open(name, ladder=ladder)`` has the
-            corrected standings, and takes the submissions of later rounds.
-
-        Returns
-        -------
-        Corrections
-            Which answers and which ranks are others.
-
-        Raises
-        ------
-        HoldoutConflict
-            The board has no closed round, submissions wait, or no label was amended.
-
-        Examples
-        --------
-        >>> import warnings
-        >>> import numpy as np
-        >>> X, y = np.arange(400).reshape(-1, 1), np.arange(400) % 2
-        >>> board = Leaderboard(X, y, scoring="accuracy", ledger="memory:replay", rounds=True)
-        >>> right = np.where(np.arange(400) < 8, 1 - y, y)
-        >>> waits, closed = board.submit("Ada", y), board.close_round()
-        >>> with warnings.catch_warnings(action="ignore"):
-        ...     again = Leaderboard(X, right, name=board.name, ledger="memory:replay")
-        >>> print(again.replay_rounds("corrected").answers[0])
-        round 1, Ada, submission 1: 1, improved; now 1, improved
-        """
-        labels, of = self._home.read(corrections.check_corrected), self._home.id
-        begun = self._home.write(lambda tx, home: corrections.begin_again(tx, home, ladder))
-        board = self._home.beside(begun)
-        again = Leaderboard._of(board)
-        while board.write(lambda tx, home: corrections.collect_again(tx, home, tx.ladder(of))):
-            again.close_round()
-        board.write(
-            lambda tx, home: corrections.note_teams_again(tx, home, tx.ladder(of), self.per)
-        )
-        metric = self.metric
-        answers = board.read(
-            lambda tx, home: corrections.answers_of(tx, home, tx.ladder(of), metric), shown=True
-        )
-        ranks = corrections.changed_ranks(self.standings(), again.standings())
-        return Corrections(self.name, ladder, self.ladder, labels, answers, ranks)
 
     def _team(self, account: str, predictions: Any) -> LocalLadder:
         """Return the ladder of an account, started if these predictions are fine."""
@@ -794,6 +745,6 @@ class Leaderboard:
         closed = [] if rounds is None else rounds_of.lines_of(rounds, self.metric)
         return self.standings(), self.finals_held(), closed
 
-    def _shown(self, record: FinalsRecord) -> Finals:
+    def _shown(self, record: FinalsHeld) -> Finals:
         owners = self._home.read(lambda tx, home: owners_of(tx, home, record))
         return finals_shown(record, self.name, self.metric, self._home.facts.n_reserve, owners)

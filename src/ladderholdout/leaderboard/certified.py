@@ -26,7 +26,8 @@ from ladderholdout.leaderboard.standings import (
     ranked,
     team_ladders,
 )
-from ladderholdout.ledger import Head, LadderRecord, Transaction
+from ladderholdout.ledger.fold import Head, LadderRecord
+from ladderholdout.ledger.transaction import Transaction
 
 MANY = 100
 """On boards with more accounts all standings have certificates at the price of the latest one."""
@@ -73,7 +74,7 @@ def _made(home: LocalLadder, tx: Transaction, record: LadderRecord, level: Level
         confidence=level.confidence,
         rows=ranked(scored, certificates, home.metric),
         missing=next((each.missing for each in certificates if each.missing), None),
-        withdrawn=sum(ladder.withdrawals for ladder in ladders),
+        withdrawn=sum(len(ladder.withdrawn) for ladder in ladders),
         left=len(gone & {entrant.account for entrant in everyone}),
     )
 

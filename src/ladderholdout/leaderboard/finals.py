@@ -24,7 +24,10 @@ from ladderholdout.leaderboard.standings import (
     table,
     team_ladders,
 )
-from ladderholdout.ledger import FinalsRecord, LadderRecord, Transaction
+from ladderholdout.ledger.events import FinalsHeld
+from ladderholdout.ledger.evidence import shown_of
+from ladderholdout.ledger.fold import LadderRecord, refuse_waiting
+from ladderholdout.ledger.transaction import Transaction
 from ladderholdout.metrics import Metric
 from ladderholdout.pictures import RankPicture
 
@@ -232,22 +235,21 @@ def _texts(row: FinalStanding) -> tuple[str, ...]:
     )
 
 
-def owners_of(tx: Transaction, home: LadderRecord, record: FinalsRecord) -> list[str]:
+def owners_of(tx: Transaction, home: LadderRecord, record: FinalsHeld) -> list[str]:
     """Return of each entry whose submission it is: of a team with several accounts, of which."""
     ladders = {ladder.id: ladder.settings.account for ladder in team_ladders(tx, home)}
     return [
-        ladders.get(entry.ladder_id)
-        or tx.entries(home.id, after=entry.submission - 1, limit=1)[0].context["account"]
-        for entry in record.entries
+        ladders.get(ladder) or tx.submission(home.id, number).context["account"]
+        for _, ladder, number, _ in record.entries
     ]
 
 
 def finals_shown(
-    record: FinalsRecord, name: str, metric: Metric, n: int, owners: Sequence[str]
+    record: FinalsHeld, name: str, metric: Metric, n: int, owners: Sequence[str]
 ) -> Finals:
     """Return finals as they are shown, by account; `owners` has whose each entry is."""
-    shown, accounts = record.shown, list(dict.fromkeys(e.account for e in record.entries))
-    teams = [accounts.index(entry.account) for entry in record.entries]
+    shown, accounts = shown_of(record), list(dict.fromkeys(entry[0] for entry in record.entries))
+    teams = [accounts.index(entry[0]) for entry in record.entries]
     better = of_teams(shown.better, teams, len(accounts))
     first, last = rank_sets(better)
     apart = better | better.T
@@ -269,7 +271,7 @@ def finals_shown(
             FinalStanding(
                 rank=1 + sum(risks[place] < risk for place in best),
                 account=accounts[number],
-                submission=record.entries[best[number]].submission,
+                submission=record.entries[best[number]][2],
                 score=None if risk == np.inf else metric.to_score(risk),
                 low=_end([shown.highs[place] for place in own], metric),
                 high=_end([shown.lows[place] for place in own], metric),
@@ -312,15 +314,17 @@ def _end(risks: Sequence[float | None], metric: Metric) -> float | None:
 
 def held_finals(
     home: LocalLadder, per: str, entries: Entries, level: Level, *, again: bool
-) -> FinalsRecord:
+) -> FinalsHeld:
     """Hold the finals of a board, or return those on record; refuse those of other entries.
 
     `entries` are as `Leaderboard.finals` takes them.
     """
 
     def contestants(tx: Transaction, record: LadderRecord) -> list[tuple[str, int, int]]:
-        if again or not tx.finals.all(record.holdout_id):
-            tx.rounds.refuse_waiting(record)
+        known = tx.fold(record.holdout_id)
+        rounds = known.rounds.get(record.id)
+        if rounds is not None and (again or not known.finals):
+            refuse_waiting(rounds, record.settings.name)
         gone, names = left(tx, record), merged(tx, record)
         everyone = [e for e in entrants(tx, record, per) if e.account not in gone]
         teams = [] if per == "rank" else team_ladders(tx, record)
@@ -330,7 +334,7 @@ def held_finals(
     held = finals_of(home, contestants, level, again=again)
     if entries is not None and not again:
         wanted = {(ladder, number) for _, ladder, number in home.read(contestants)}
-        if wanted != {(entry.ladder_id, entry.submission) for entry in held.entries}:
+        if wanted != {entry[1:3] for entry in held.entries}:
             raise HoldoutConflict(
                 f"Finals of other entries are on record, of {held.time:%Y-%m-%d}: read them "
                 "with finals(). again=True holds further ones, which pay for what those showed."

@@ -10,8 +10,10 @@ from typing import Any
 from ladderholdout.arguments import inside
 from ladderholdout.errors import HoldoutConflict
 from ladderholdout.guard import Release
-from ladderholdout.ledger import LadderRecord, Transaction
-from ladderholdout.ledger.rounds import RoundRecord, RoundsRecord
+from ladderholdout.ledger.events import RoundClosed, RoundsBegun
+from ladderholdout.ledger.fold import LadderRecord, Rounds
+from ladderholdout.ledger.log import now
+from ladderholdout.ledger.transaction import Transaction
 from ladderholdout.metrics import Metric
 
 
@@ -58,7 +60,7 @@ class Round:
 
     Attributes
     ----------
-    record : RoundRecord
+    record : RoundClosed
         Its number, when it was closed, and how many submissions it had.
     releases : tuple of (str, Release)
         By account, in the order in which the submissions came.
@@ -76,7 +78,7 @@ class Round:
     (1, 1, 1.0)
     """
 
-    record: RoundRecord
+    record: RoundClosed
     releases: tuple[tuple[str, Release], ...]
     metric: Metric
 
@@ -94,7 +96,7 @@ class Round:
         return "\n".join(lines)
 
 
-def round_line(record: RoundRecord, metric: Metric) -> str:
+def round_line(record: RoundClosed, metric: Metric) -> str:
     """Return a round in a line."""
     best = "" if record.best is None else f"; best released {metric.to_score(record.best):.6g}"
     if record.left_out:
@@ -111,13 +113,12 @@ def counted(count: int, what: str) -> str:
     return f"{count} {what}{'s' * (count != 1)}"
 
 
-def lines_of(rounds: RoundsRecord, metric: Metric) -> list[str]:
+def lines_of(rounds: Rounds, metric: Metric) -> list[str]:
     """Return the closed rounds of a board in a line each, and which ones it answered again."""
-    again = [] if rounds.of is None else [f"by corrected labels, those of the board {rounds.of!r}:"]
-    return [*again, *(round_line(record, metric) for record in rounds.closed)]
+    return [round_line(record, metric) for record in rounds.closed]
 
 
-def round_shown(record: RoundRecord, metric: Metric) -> dict[str, Any]:
+def round_shown(record: RoundClosed, metric: Metric) -> dict[str, Any]:
     """Return a closed round as it is shown."""
     return {
         "round": record.number,
@@ -137,7 +138,7 @@ def checked_hours(rounds: bool | float) -> float | None:
     return inside("rounds", rounds, high=math.inf, what="True, False or a number of hours")
 
 
-def due_of(rounds: RoundsRecord) -> datetime | None:
+def due_of(rounds: Rounds) -> datetime | None:
     """Return when the open round is due to be closed; None where its owner closes it alone."""
     if rounds.hours is None:
         return None
@@ -146,7 +147,7 @@ def due_of(rounds: RoundsRecord) -> datetime | None:
 
 def begin_rounds(tx: Transaction, home: LadderRecord, hours: float | None) -> None:
     """Let a new board answer by rounds; refuse one that did not from its start."""
-    known = tx.rounds.of(home)
+    known = tx.hold(home.holdout_id).rounds.get(home.id)
     if known is not None:
         if known.hours != hours:
             had = "True" if known.hours is None else f"{known.hours:g}"
@@ -161,4 +162,4 @@ def begin_rounds(tx: Transaction, home: LadderRecord, hours: float | None) -> No
             "This leaderboard has answered at once before, and goes on so. Start another board, "
             'ladder="another name", to answer by rounds.'
         )
-    tx.rounds.begin(home, hours)
+    tx.add(home.holdout_id, RoundsBegun(ladder=home.id, hours=hours, time=now()))

@@ -17,11 +17,9 @@ from ladderholdout.arguments import segment
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, printable
 from ladderholdout.guard import LocalLadder, ScoreCertificate, without_frames
 from ladderholdout.leaderboard.rules import is_board_rule
-from ladderholdout.ledger import LadderRecord, Transaction
-from ladderholdout.ledger.chain import LEFT, MERGED
-from ladderholdout.ledger.history import read_incumbents
-from ladderholdout.ledger.replay import rules_of, state_to
-from ladderholdout.ledger.tables import read_json
+from ladderholdout.ledger.fold import LadderRecord
+from ladderholdout.ledger.rules import rules_of, state_to
+from ladderholdout.ledger.transaction import Transaction
 from ladderholdout.metrics import Metric
 from ladderholdout.pictures import Bar, RankPicture
 
@@ -122,19 +120,19 @@ def _place(entrant: Entrant) -> tuple[float, datetime]:
 def merged(tx: Transaction, home: LadderRecord) -> dict[str, str]:
     """Return under which name the accounts of a team with several are shown."""
     names: dict[str, str] = {}
-    for detail in _noted(tx, home, MERGED):
+    for detail in _noted(tx, home, "merged"):
         names |= dict.fromkeys(detail["others"], detail["account"])
     return names
 
 
 def left(tx: Transaction, home: LadderRecord) -> set[str]:
     """Return the accounts that left the board."""
-    return {detail["account"] for detail in _noted(tx, home, LEFT)}
+    return {detail["account"] for detail in _noted(tx, home, "left")}
 
 
 def _noted(tx: Transaction, home: LadderRecord, kind: str) -> list[dict[str, Any]]:
-    events = tx.events(home.holdout_id, kind)
-    return [read_json(event.detail or "") for event in events if event.ladder_id == home.id]
+    noted = tx.fold(home.holdout_id).noted
+    return [one.detail for _, one in noted if (one.what, one.ladder) == (kind, home.id)]
 
 
 def note_merged(
@@ -151,8 +149,7 @@ def note_merged(
             raise InvalidArgument("account", "one that is of no other team", name)
         if name in left(tx, home):
             raise InvalidArgument("account", "one that has not left the board", name)
-    detail = {"account": account, "others": list(others)}
-    tx.chains.note(home.holdout_id, MERGED, home.id, detail)
+    tx.note(home.holdout_id, "merged", home.id, account=account, others=list(others))
 
 
 def note_left(tx: Transaction, home: LadderRecord, per: str, account: str) -> None:
@@ -162,7 +159,7 @@ def note_left(tx: Transaction, home: LadderRecord, per: str, account: str) -> No
         remedy = "What waits for its round is taken out with take_out()."
         raise InvalidArgument("account", "one that has submitted to the board", account, remedy)
     if account not in left(tx, home):
-        tx.chains.note(home.holdout_id, LEFT, home.id, {"account": account})
+        tx.note(home.holdout_id, "left", home.id, account=account)
 
 
 def _alone(tx: Transaction, home: LadderRecord, per: str) -> Iterator[Entrant]:
@@ -172,12 +169,11 @@ def _alone(tx: Transaction, home: LadderRecord, per: str) -> Iterator[Entrant]:
 
 
 def _by_team(tx: Transaction, home: LadderRecord) -> Iterator[Entrant]:
-    incumbents = read_incumbents(tx.conn, home.holdout_id)
     for ladder in team_ladders(tx, home):
         account, count = ladder.settings.account, ladder.submissions
-        if ladder.incumbent is not None:
-            won = incumbents[ladder.id]
-            yield Entrant(account, count, ladder, won.time, won.id)
+        won = ladder.chosen
+        if won is not None:
+            yield Entrant(account, count, ladder, won.time, won.position)
         elif count:  # all that improved was withdrawn
             yield Entrant(account, count, None, ladder.created)
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
+from ladderholdout.ledger.fold import Head
 from ladderholdout.ledger.place import is_memory, vault_beside
-from ladderholdout.ledger.records import End, Head, HoldoutRecord
 from ladderholdout.process import (
     PerProcess,
     make_private,
@@ -105,13 +105,9 @@ def _opened(path: Path, create: bool = False) -> int:
         return _descriptors.setdefault(path, descriptor)
 
 
-def mark_of(url: str, holdout: HoldoutRecord | End) -> Mark:
-    """Return the mark of a holdout: beside its vault, else where its vault would be."""
-    return _mark(url, holdout.fingerprint, holdout.vault_path, holdout.secret)
-
-
 @lru_cache(64)
-def _mark(url: str, fingerprint: str, vault_path: str | None, secret: bytes) -> Mark:
+def mark_of(url: str, fingerprint: str, vault_path: str | None, secret: bytes) -> Mark:
+    """Return the mark of a holdout: beside its vault, else where its vault would be."""
     if is_memory(url):
         return Mark(None, secret)
     name = hmac.digest(secret, _PURPOSE, "sha256").hex()[:16]

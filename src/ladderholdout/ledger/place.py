@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Set
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from pathlib import Path
+from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
 from uuid import uuid4
 
 import platformdirs
-from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError
 
 from ladderholdout.errors import InvalidArgument
 
@@ -43,6 +43,49 @@ _REMEDIES = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Url:
+    """The parts of a URL of a database."""
+
+    scheme: str
+    database: str
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    host: str | None = None
+    port: int | None = None
+    query: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, text: str) -> Url:
+        """Read a URL; ValueError where it is none, or states something twice."""
+        scheme, _, rest = text.partition("://")
+        if not scheme.replace("+", "").isalnum():
+            raise ValueError("no scheme")
+        rest, _, query = rest.partition("?")
+        parts = urlsplit(f"//{rest.replace('#', '%23')}")
+        pairs = parse_qs(query, keep_blank_values=True, strict_parsing=bool(query))
+        if any(len(values) > 1 for values in pairs.values()):
+            raise ValueError("stated twice")
+        return cls(
+            scheme,
+            unquote(parts.path[1:]),
+            None if parts.username is None else unquote(parts.username),
+            None if parts.password is None else unquote(parts.password),
+            parts.hostname,
+            parts.port,
+            {name: values[0] for name, values in pairs.items()},
+        )
+
+    def __str__(self) -> str:
+        user = "" if self.user is None else quote(self.user, safe="")
+        user += "" if self.password is None else f":{quote(self.password, safe='*')}"
+        host = f"[{self.host}]" if self.host and ":" in self.host else self.host or ""
+        port = "" if self.port is None else f":{self.port}"
+        place = f"{user}@{host}{port}" if user else f"{host}{port}"
+        query = f"?{urlencode(sorted(self.query.items()), quote_via=quote)}" if self.query else ""
+        return f"{self.scheme}://{place}/{quote(self.database, safe='/ ')}{query}"
+
+
 class Access(Enum):
     """What a transaction means to do; a file has one writer, whichever it is."""
 
@@ -72,7 +115,7 @@ def resolve_url(ledger: str | os.PathLike[str] | None) -> str:
     Parameters
     ----------
     ledger : str, path or None
-        A path, an SQLAlchemy URL, ``"memory"`` (a new one each time, for simulation;
+        A path, a URL, ``"memory"`` (a new one each time, for simulation;
         ``"memory:NAME"`` is one for all handles of this process that name it), or
         None for ``LADDERHOLDOUT_LEDGER`` and, without it, the user's data folder.
 
@@ -90,7 +133,7 @@ def resolve_url(ledger: str | os.PathLike[str] | None) -> str:
     >>> resolve_url("sqlite:////data/ledger.db")
     'sqlite:////data/ledger.db'
     >>> resolve_url("postgresql://ada@db.example/team")
-    'postgresql+psycopg://ada@db.example/team'
+    'postgresql://ada@db.example/team'
     """
     if ledger is None:
         ledger = os.environ.get("LADDERHOLDOUT_LEDGER") or default_path()
@@ -108,36 +151,35 @@ def resolve_url(ledger: str | os.PathLike[str] | None) -> str:
         return f"{_MEMORY}:{uuid4().hex}"
     if text.startswith(f"{_MEMORY}:"):
         return text
-    url = _parsed(text) if "://" in text else URL.create("sqlite", database=text)
-    if url.get_backend_name() != _SERVER:
-        url = url.set(database=_absolute(str(url.database)))
-    return url.render_as_string(hide_password=False)
+    url = _parsed(text) if "://" in text else Url("sqlite", text)
+    if url.scheme != _SERVER:
+        url = replace(url, database=_absolute(url.database))
+    return str(url)
 
 
-def _parsed(text: str) -> URL:
+def _parsed(text: str) -> Url:
     try:
-        url = make_url(text)
-    except (ArgumentError, ValueError):
+        url = Url.read(text)
+    except ValueError:
         raise _refused("a URL that does not parse") from None
-    if url.get_backend_name() == _SERVER:
-        return _of_server(url)
+    kind, _, driver = url.scheme.partition("+")
+    if kind == _SERVER:
+        return _of_server(url, driver)
     # Without the query: a password may be in it.
-    known = url.set(query={}).render_as_string(hide_password=True)
-    if url.get_backend_name() != "sqlite" or url.host or url.database in (None, "", ":memory:"):
-        raise _refused(known, _REMEDIES.get(url.get_backend_name(), _ELSEWHERE))
-    if url.drivername not in ("sqlite", "sqlite+pysqlite"):
+    known = str(replace(url, query={}, password=url.password and "***"))
+    if kind != "sqlite" or url.host or url.database in ("", ":memory:"):
+        raise _refused(known, _REMEDIES.get(kind, _ELSEWHERE))
+    if driver not in ("", "pysqlite"):
         # What it would do beside, such as to encrypt the file, would be left out.
-        raise _refused(
-            f"a URL with the driver {url.get_driver_name()}", f"Write sqlite:///{url.database}."
-        )
+        raise _refused(f"a URL with the driver {driver}", f"Write sqlite:///{url.database}.")
     _check_query(url, set())
-    return url.set(drivername="sqlite")
+    return replace(url, scheme="sqlite")
 
 
-def _of_server(url: URL) -> URL:
-    if url.drivername not in (_SERVER, f"{_SERVER}+psycopg"):
+def _of_server(url: Url, driver: str) -> Url:
+    if driver not in ("", "psycopg"):
         raise _refused(
-            f"a URL with the driver {url.get_driver_name()}",
+            f"a URL with the driver {driver}",
             "Write postgresql://, which takes psycopg: pip install 'ladderholdout[postgres]'.",
         )
     if not url.database:
@@ -145,24 +187,23 @@ def _of_server(url: URL) -> URL:
             "a URL of a server without the name of a database",
             "Add it, as in postgresql://user@host/base.",
         )
-    if "password" in url.query:
-        password = str(url.query["password"])
-        url = url.difference_update_query(["password"]).set(password=url.password or password)
-    _check_query(url, _OF_SERVERS)
-    return url.set(drivername=f"{_SERVER}+psycopg")
+    query = dict(url.query)
+    password = query.pop("password", None)
+    _check_query(replace(url, query=query), _OF_SERVERS)
+    return replace(url, scheme=_SERVER, password=url.password or password, query=query)
 
 
-def _check_query(url: URL, known: Set[str]) -> None:
+def _check_query(url: Url, known: Set[str]) -> None:
     unknown = set(url.query) - known - {"timeout"}
     if unknown:
         raise _refused(f"a URL with {', '.join(sorted(unknown))}")
     _seconds(url)
 
 
-def _seconds(url: URL) -> float:
+def _seconds(url: Url) -> float:
     try:
-        seconds = float(url.query.get("timeout", TIMEOUT))  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+        seconds = float(url.query.get("timeout", TIMEOUT))
+    except ValueError:
         seconds = -1.0
     if not 0.0 <= seconds <= _LONGEST_TIMEOUT:
         allowed = f"a URL with one timeout of 0 to {_LONGEST_TIMEOUT:.0f} seconds"
@@ -189,12 +230,12 @@ def is_memory(url: str) -> bool:
 
 def is_server(url: str) -> bool:
     """Return whether a ledger is on a PostgreSQL server."""
-    return url.startswith(f"{_SERVER}+")
+    return url.startswith(f"{_SERVER}://")
 
 
 def file_of(url: str) -> Path | None:
     """Return the SQLite file behind a URL, or None for a ledger that has none."""
-    return None if is_memory(url) or is_server(url) else Path(str(make_url(url).database))
+    return None if is_memory(url) or is_server(url) else Path(Url.read(url).database)
 
 
 def vault_beside(url: str, path: str | None) -> Path:
@@ -228,7 +269,7 @@ def vault_beside(url: str, path: str | None) -> Path:
 
 def timeout_of(url: str) -> float:
     """Return how many seconds a writer waits for the others, or for a server to come back."""
-    return _seconds(make_url(url))
+    return _seconds(Url.read(url))
 
 
 def shown(url: str) -> str:
@@ -237,12 +278,12 @@ def shown(url: str) -> str:
     Examples
     --------
     >>> shown(resolve_url("postgresql://ada:secret@db.example/team?sslkey=ada.key"))
-    'postgresql+psycopg://ada:***@db.example/team'
+    'postgresql://ada:***@db.example/team'
     """
     if url.startswith(("http://", "https://")):
         return url  # a server of this library, of whose URL no token is part
     if is_server(url):
-        parsed = make_url(url)
+        parsed = Url.read(url)
         place = {name: parsed.query[name] for name in ("host", "port") if name in parsed.query}
-        return parsed.set(query=place).render_as_string(hide_password=True)
+        return str(replace(parsed, query=place, password=parsed.password and "***"))
     return _MEMORY if is_memory(url) else str(file_of(url))

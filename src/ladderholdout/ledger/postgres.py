@@ -1,35 +1,29 @@
-"""Ledgers on a PostgreSQL server: how a process talks to it, and what its faults are called.
-
-The tables are in a schema of their own, so that a study of Optuna or a tracking store, which
-have an ``alembic_version`` as well, may share the database.
-"""
+"""A ledger on a PostgreSQL server: any number of machines, in a schema of its own."""
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
-
-from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
-from sqlalchemy.pool import NullPool
 
 from ladderholdout.errors import LedgerBusy, LedgerError, LedgerUnreachable
 from ladderholdout.extras import needed
-from ladderholdout.ledger.place import Access, shown, timeout_of
+from ladderholdout.ledger.fold import Holdout, HoldoutRecord
+from ladderholdout.ledger.log import TABLES
+from ladderholdout.ledger.place import Access, Url, shown, timeout_of
 
 SCHEMA = "ladderholdout"
 """The schema of the database that a ledger's tables are in."""
 
-# Any number, as long as all of this library's versions take the same one.
 _LOCK = 0x1ADDE2
+# Seconds that a server is waited for which this process has never reached.
 _PATIENCE_AT_FIRST = 10.0
 _FIRST_PAUSE = 0.05
-# How many connections a process keeps that nobody uses.
-_IDLE = 5
+_IDLE = 5  # connections that are kept
 
 _ALONE = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _BEGIN = {
@@ -37,10 +31,6 @@ _BEGIN = {
     Access.LADDER: (_ALONE, f"SELECT pg_advisory_xact_lock_shared({_LOCK})"),
     Access.ALL: (_ALONE, f"SELECT pg_advisory_xact_lock({_LOCK})"),
 }
-# Where a connection keeps what it has sent and not yet seen the answers of.
-_SENT = "ladderholdout sent"
-# A dead client is noticed after half a minute rather than two hours, and one that sleeps in
-# mid-transaction after ten minutes: all the others are waiting for its lock.
 _SETTINGS = f"""
 SET search_path TO {SCHEMA};
 SET TimeZone TO 'UTC';
@@ -68,10 +58,11 @@ _FAULTS = {
     "58": "the server's disk reports a fault",
     "57014": "the server cancelled a statement (statement_timeout?)",
 }
-# `statements.UNCHANGED` alone divides.
+# `log.UNCHANGED` alone divides.
 _DIVIDED_BY_ZERO = "22012"
 _UNDONE = ("40", "55006")
 _LOST = ("08", "57P", "53300", "25P03", "25P04")
+_NO_HOST = "failed to resolve host"
 # A server that cannot be reached may come back; these answers will not change.
 _FINAL = (
     "authentication failed",
@@ -79,6 +70,7 @@ _FINAL = (
     "does not exist",
     "pg_hba.conf",
     "could not translate host name",
+    _NO_HOST,
     "permission denied",
     "SSL",
     "invalid",
@@ -96,107 +88,153 @@ class Stale(LedgerError):
     """
 
 
-@dataclass(slots=True)
-class ServerSource:
-    """The connections of this process to a server.
+@cache
+def _by_percent(statement: str) -> str:
+    return statement.replace("?", "%s")
 
-    As with files, each is to SQLAlchemy in one transaction as long as it is open.
+
+@dataclass(slots=True, eq=False)
+class ServerConnection:
+    """A connection to a server, and what it knows of the holdouts there.
+
+    Statements are sent in a pipeline: the server is waited for where rows are read.
     """
 
-    engine: Engine
+    driver: Any
+    sent: Any = None
+    folds: dict[int, Holdout] = field(default_factory=dict)
+    secrets: dict[int, bytes] = field(default_factory=dict)
+    rows: dict[tuple[int, int], HoldoutRecord] = field(default_factory=dict)
+    answers_at_once = False
+
+    def send(self, statement: str, values: Sequence[Any] = ()) -> Any:
+        """Send a statement."""
+        return self.driver.execute(_by_percent(statement), values)
+
+    def names(self) -> set[str]:
+        """Return the names of the tables."""
+        known = "SELECT tablename FROM pg_tables WHERE schemaname = ?"
+        return {row[0] for row in self.send(known, (SCHEMA,)).fetchall()}
+
+    def make_tables(self, number: int) -> None:
+        """Make the schema and the tables of an empty ledger."""
+        if not self.send("SELECT to_regnamespace(?)", (SCHEMA,)).fetchone()[0]:
+            self.send(f"CREATE SCHEMA {SCHEMA}")
+        serial = "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"
+        for statement in TABLES.format(serial=serial, bytes="BYTEA", number=number).split(";"):
+            self.send(statement)
+
+    def settle(self) -> None:
+        """Wait until all that was sent is answered; raise what failed."""
+        sent, self.sent = self.sent, None
+        if sent is not None:
+            sent.__exit__(None, None, None)
+
+    def forget(self) -> None:
+        """Forget what is known of the holdouts: it may be what was undone."""
+        for known in (self.folds, self.secrets, self.rows):
+            known.clear()
+
+    def close(self) -> None:
+        """Close the connection, whatever it did."""
+        with suppress(Exception):
+            self.driver.close()
+
+
+@dataclass(slots=True)
+class ServerSource:
+    """Connections to one server."""
+
+    url: Url
     shown: str
     timeout: float
-    # How many connections this process has made.
+    driver: Any
     made: int = 0
-    # Whether it found the tables there as this version reads them.
     ready: bool = False
-    _idle: list[Connection] = field(default_factory=list)
+    _idle: list[ServerConnection] = field(default_factory=list)
 
     @property
     def faults(self) -> tuple[type[Exception], ...]:
-        """The errors that a statement may raise, from SQLAlchemy or from the driver."""
-        return SQLAlchemyError, self.engine.dialect.loaded_dbapi.Error
+        """The errors of the driver."""
+        return (self.driver.Error,)
 
     def turn(self, *, write: bool) -> AbstractContextManager[Any]:
-        """Wait for nobody: the server lets writers in, in the order in which they come."""
+        """Return what threads of this process take turns by: the server sees to that."""
         return nullcontext()
 
     def pauses(self) -> Iterator[float]:
-        """Yield how long to wait before each new try, until the time is up."""
+        """Yield pauses between attempts to reach the server, until the timeout."""
         patience = self.timeout if self.made else min(self.timeout, _PATIENCE_AT_FIRST)
         end, longest = time.monotonic() + patience, _FIRST_PAUSE
         while time.monotonic() < end:
             made = self.made
-            # At random: those who lost the same server must not come back all at once.
             yield random.uniform(0.01, longest)
-            # A server that lets this process in again is there: what was lost were connections,
-            # and to wait longer would only lose the time that is left.
             longest = min(2 * longest, 1.0) if made == self.made else _FIRST_PAUSE
 
     def current(self) -> bool:
-        """Whether this is the database that was opened, which its ladders show by themselves."""
+        """Return whether it is still the database that was opened."""
         return True
 
-    def connect(self) -> Connection:
-        """Return a connection that nobody uses, and that has locked nothing yet."""
-        with suppress(IndexError):
-            while (conn := self._idle.pop()).closed:  # an interrupt came as it was kept
-                pass
-            return conn
-        conn = self.engine.connect()
-        self.made += 1
-        conn.begin()
-        return conn
+    def connect(self) -> ServerConnection:
+        """Return a connection that nobody else has."""
+        driver = None
+        try:
+            with suppress(IndexError):
+                # An interrupt may have come as one was kept.
+                while (driver := (conn := self._idle.pop()).driver).closed:
+                    pass
+                return conn
+            query = {name: value for name, value in self.url.query.items() if name != "timeout"}
+            patience = {name: value for name, value in _PATIENCE.items() if name not in query}
+            place = str(replace(self.url, query=query))
+            # The driver's own BEGIN would know of no lock.
+            driver = self.driver.connect(place, autocommit=True, **patience)
+            driver.execute(_SETTINGS.format(timeout=max(1.0, 1000 * self.timeout)))
+            self.made += 1
+            return ServerConnection(driver)
+        except BaseException:
+            if driver is not None:
+                driver.close()
+            raise
 
-    def begin(self, conn: Connection, access: Access) -> None:
-        """Begin a transaction, which `commit` or `undo` ends, also where this fails.
-
-        What goes to the driver from now on is sent and not waited for, up to the first rows that
-        are read, the first statement of SQLAlchemy's, or the commit: so a submission goes to and
-        fro twice, to be decided in between, and once where it rests on what this process left.
-        """
-        driver: Any = conn.connection.driver_connection
-        conn.info[_SENT] = sent = driver.pipeline()
-        sent.__enter__()
+    def begin(self, conn: ServerConnection, access: Access) -> None:
+        """Begin to read one state, or to write alone; nothing is waited for."""
+        conn.sent = conn.driver.pipeline()
+        conn.sent.__enter__()
         for statement in _BEGIN[access]:
-            driver.execute(statement)
+            conn.driver.execute(statement)
 
-    def commit(self, conn: Connection) -> None:
-        """Make what was written durable; return when the server confirms it."""
-        driver: Any = conn.connection.driver_connection
-        done = driver.execute("COMMIT")
-        _settle(conn)
+    def commit(self, conn: ServerConnection) -> None:
+        """Make what was written durable."""
+        done = conn.driver.execute("COMMIT")
+        conn.settle()
         if done.statusmessage != "COMMIT":
             raise Undone(f"The ledger {self.shown} undid what was to be committed.")
         self._keep(conn)
 
-    def undo(self, conn: Connection, *, interrupted: bool = False) -> None:
-        """Take back what was not committed; a connection that may be of no use is given up."""
+    def undo(self, conn: ServerConnection, *, interrupted: bool = False) -> None:
+        """Undo what was written."""
+        conn.forget()
         if not interrupted and _is_rolled_back(conn):
             self._keep(conn)
-            return
-        with suppress(SQLAlchemyError):
-            conn.invalidate()
-        conn.close()
+        else:
+            conn.close()
 
     def dispose(self) -> None:
-        """Close the connections that nobody uses."""
+        """Close the connections that nobody has."""
         while self._idle:
-            _close(self._idle.pop())
+            self._idle.pop().close()
 
-    def _keep(self, conn: Connection) -> None:
+    def _keep(self, conn: ServerConnection) -> None:
         if len(self._idle) < _IDLE:
             self._idle.append(conn)
         else:
-            _close(conn)
+            conn.close()
 
     def translated(self, fault: Exception) -> LedgerError:
-        """Return what is wrong, without the refused row and without a password."""
-        original = fault.orig if isinstance(fault, DBAPIError) else fault
-        state = getattr(original, "sqlstate", None) or ""
-        # SQLAlchemy connects: whatever the driver reports by itself, it was connected.
-        past = not isinstance(fault, SQLAlchemyError) and not state
-        lost = fault.connection_invalidated if isinstance(fault, DBAPIError) else past
+        """Return what is raised for a fault of the server or of the way there."""
+        state = getattr(fault, "sqlstate", None) or ""
+        name = type(fault).__name__
         if state == _DIVIDED_BY_ZERO:
             return Stale(f"The ledger {self.shown} has gone on.")
         if state == "55P03":
@@ -210,18 +248,84 @@ class ServerSource:
                 f"The ledger {self.shown} undid this for others' sake, again and again. Nothing "
                 "was recorded; run this again when there is less to do."
             )
-        if lost or state.startswith(_LOST):
+        if not state and not self.made:
+            return _unreachable(self.shown, str(fault))
+        lost = not state and name in ("OperationalError", "ConnectionTimeout", "InterfaceError")
+        # The driver's errors have a connection where it could not be made.
+        away = getattr(fault, "pgconn", None) is not None or _NO_HOST in str(fault)
+        if state.startswith(_LOST) or (lost and not away):
             return LedgerUnreachable(
                 f"The connection to the ledger {self.shown} was lost. What was not answered may "
                 "be recorded: run this again, and it will be answered as it was the first time."
             )
-        if not state and type(original).__name__ in ("OperationalError", "ConnectionTimeout"):
-            return _unreachable(self.shown, str(original))
+        if lost:
+            return _unreachable(self.shown, str(fault))
         remedy = next((text for key, text in _FAULTS.items() if state.startswith(key)), None)
-        name = state or type(original).__name__
         return LedgerError(
-            f"The ledger {self.shown} cannot be used: {remedy or 'PostgreSQL refuses'} ({name})."
+            f"The ledger {self.shown} cannot be used: {remedy or 'PostgreSQL refuses'} "
+            f"({state or name})."
         )
+
+    def findings(self, most: int) -> Iterator[str]:
+        """Yield what the server's own check of indices finds damaged, where it is installed."""
+        conn = self.connect()
+        try:
+            known = "SELECT count(*) FROM pg_extension WHERE extname = 'amcheck'"
+            if not conn.send(known).fetchone()[0]:
+                return
+            for name, number in conn.send(_AMCHECK, (SCHEMA,)).fetchall():
+                try:
+                    conn.send("SELECT bt_index_check(?::oid, true)", (number,))
+                except self.driver.Error as fault:
+                    if fault.sqlstate != "42501":  # not allowed to ask
+                        yield f"the database: index {name} does not agree with its table"
+        finally:
+            conn.close()
+
+    def risks(self) -> tuple[str, ...]:
+        """Return the settings that may let the server forget what was released."""
+        conn, names = self.connect(), ("fsync", "full_page_writes", "synchronous_commit")
+        try:
+            return tuple(name for name in names if conn.send(f"SHOW {name}").fetchone()[0] == "off")
+        finally:
+            conn.close()
+
+
+_AMCHECK = (
+    "SELECT c.oid::regclass::text, c.oid FROM pg_index i "
+    "JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_class t ON t.oid = i.indrelid "
+    "JOIN pg_am a ON a.oid = c.relam WHERE a.amname = 'btree' AND i.indisvalid "
+    "AND t.relnamespace = ?::regnamespace"
+)
+
+
+def source(url: str) -> ServerSource:
+    """Return the source of connections to a server."""
+    place = shown(url)
+    with needed(f"The ledger {place}", LedgerError):
+        try:
+            import psycopg
+        except ModuleNotFoundError:
+            raise
+        except ImportError:
+            raise LedgerError(
+                f"The ledger {place} needs libpq, which psycopg does not find: "
+                "pip install 'ladderholdout[postgres]'"
+            ) from None
+    return ServerSource(Url.read(url), place, timeout_of(url), psycopg)
+
+
+def _is_rolled_back(conn: ServerConnection) -> bool:
+    """Return whether a connection is as if nothing had been begun."""
+    with suppress(Exception):  # what was asked failed, perhaps, and that was raised already
+        conn.settle()
+    with suppress(Exception):
+        if conn.driver.info.transaction_status.name == "INTRANS":
+            conn.driver.execute("ROLLBACK")
+        # After an error the server skipped what had been sent, and the driver takes statements for
+        # prepared of which the server knows nothing.
+        return bool(conn.driver.info.transaction_status.name == "IDLE")
+    return False
 
 
 def _unreachable(place: str, message: str) -> LedgerError:
@@ -235,87 +339,3 @@ def _unreachable(place: str, message: str) -> LedgerError:
         f"The server of the ledger {place} does not answer. Check that it runs, with "
         "pg_isready, and that host and port are right, then run this again."
     )
-
-
-def source(url: str) -> ServerSource:
-    """Return a way to a server; nothing is asked of it yet."""
-    parsed, timeout = make_url(url), timeout_of(url)
-    defaults = {name: value for name, value in _PATIENCE.items() if name not in parsed.query}
-    # SQLAlchemy imports the driver here.
-    with needed(f"The ledger {shown(url)}", LedgerError), _with_library(shown(url)):
-        engine = create_engine(
-            parsed.difference_update_query(["timeout"]),
-            connect_args=defaults,
-            poolclass=NullPool,
-            use_native_hstore=False,
-            hide_parameters=True,
-            logging_name="ladderholdout",
-        )
-    _prepare(engine, timeout)
-    return ServerSource(engine, shown(url), timeout)
-
-
-@contextmanager
-def _with_library(place: str) -> Iterator[None]:
-    """Name what brings the library of PostgreSQL, which psycopg alone does not."""
-    try:
-        yield
-    except ModuleNotFoundError:
-        raise
-    except ImportError:
-        raise LedgerError(
-            f"The ledger {place} needs libpq, which psycopg does not find: "
-            "pip install 'ladderholdout[postgres]'"
-        ) from None
-
-
-def _prepare(engine: Engine, timeout: float) -> None:
-    @event.listens_for(engine, "connect")
-    def settings(connection: Any, _: Any) -> None:
-        connection.autocommit = True  # the driver's own BEGIN would know of no lock
-        # Zero would mean to wait for ever.
-        connection.execute(_SETTINGS.format(timeout=max(1.0, 1000 * timeout)))
-
-    @event.listens_for(engine, "before_cursor_execute")
-    def settle(connection: Connection, *_: Any) -> None:
-        _settle(connection)
-
-
-def _settle(conn: Connection) -> None:
-    """Wait for the answers to all statements that were sent; later ones are sent one by one."""
-    sent = None if conn.invalidated else conn.info.pop(_SENT, None)
-    if sent is not None:
-        sent.__exit__(None, None, None)
-
-
-def _is_rolled_back(conn: Connection) -> bool:
-    """Take back what a connection had begun; return whether it can be used again."""
-    if conn.invalidated:
-        return False
-    driver: Any = conn.connection.driver_connection
-    with suppress(Exception):  # what was asked failed, perhaps, and that was raised already
-        _settle(conn)
-    with suppress(Exception):
-        if driver.info.transaction_status.name == "INTRANS":
-            driver.execute("ROLLBACK")
-        # After an error the server skipped what had been sent, and the driver takes statements for
-        # prepared of which the server knows nothing.
-        return bool(driver.info.transaction_status.name == "IDLE")
-    return False
-
-
-def _close(conn: Connection) -> None:
-    with suppress(Exception):
-        conn.close()
-
-
-def unsafe_settings(conn: Connection) -> tuple[str, ...]:
-    """Return settings of a server under which a power cut may take back what was released."""
-    names = ("fsync", "full_page_writes", "synchronous_commit")
-    return tuple(name for name in names if conn.execute(text(f"SHOW {name}")).scalar_one() == "off")
-
-
-def make_schema(conn: Connection) -> None:
-    """Make the schema of the ledger's tables, unless an administrator did."""
-    if conn.execute(text("SELECT to_regnamespace(:name)"), {"name": SCHEMA}).scalar() is None:
-        conn.execute(text(f"CREATE SCHEMA {SCHEMA}"))

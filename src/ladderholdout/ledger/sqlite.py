@@ -1,4 +1,4 @@
-"""Ledgers in SQLite: one file, or one process's memory."""
+"""A ledger in a file of SQLite: one writer at a time, in turns, on a file that stays the same."""
 
 from __future__ import annotations
 
@@ -8,19 +8,16 @@ import sqlite3
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
-from weakref import WeakKeyDictionary
-
-from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
-from sqlalchemy.pool import NullPool, StaticPool
 
 from ladderholdout.errors import InvalidArgument, LedgerBusy, LedgerError
+from ladderholdout.ledger.fold import Holdout, HoldoutRecord
+from ladderholdout.ledger.log import TABLES
 from ladderholdout.ledger.place import Access, file_of, is_memory, timeout_of
 from ladderholdout.process import (
     HAS_QUEUES,
@@ -42,14 +39,12 @@ _FAULTS = {
     "SQLITE_CANTOPEN": "it cannot be opened. Check that the file and its folder are there",
 }
 _BUSY = ("SQLITE_BUSY", "SQLITE_LOCKED")
-# Seconds between two questions for the lock of one who does not take turns, at most.
+# Longest pause between two attempts to begin to write, in seconds.
 _PAUSE = 0.008
-# The byte of a file that turns lock. SQLite neither locks nor writes it: it is in the page of
-# SQLite's own locks, behind them.
+# Which byte of the file is the turn: beyond those that SQLite locks, and far from all data.
 _BYTE = 0x40000000 + 0x300
-
 _HEADER = b"SQLite format 3\0"
-# Without a frame of Python: a ledger of a million entries has ten million texts.
+# A text that was changed to other bytes is read all the same, for `verify` to name it.
 _text = partial(str, encoding="utf-8", errors="surrogateescape")
 
 Identity: TypeAlias = tuple[int, int]
@@ -57,49 +52,33 @@ Identity: TypeAlias = tuple[int, int]
 
 
 class Turns:
-    """The turns that the processes of one machine take at writing to a file.
+    """Turns at writing to a file, among threads and processes, in the order of asking.
 
-    SQLite asks for a lock again after a pause: nobody may ask in the moment in which the file is
-    free, and of many processes one may wait for seconds. The operating system keeps a queue of
-    those that wait for a lock, and wakes the first one as soon as it is free. One thread of a
-    process at a time may take a turn.
-
-    Turns protect nothing: SQLite's own lock does, for which a process asks when it has a turn, or
-    has waited for one in vain. So nothing is lost where there are none: on other systems, on a file
-    that cannot be written to, or where another connection of this process is closed, which gives up
-    all that a process has locked of a file (POSIX).
-
-    Parameters
-    ----------
-    descriptor : int
-        The open file, to read and write; it is kept open.
+    SQLite lets whoever tries next at the right moment write, so that one of many writers may wait
+    for seconds. A lock on one byte of the file has a queue.
     """
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        # It is held to change the two below.
         self._change = threading.Lock()
-        # The thread that waits for the system's lock, and whether anybody waits for that thread.
         self._waiting: threading.Thread | None = None
         self._awaited = False
 
     def take(self, seconds: float) -> None:
-        """Wait for a turn, for so many seconds at most; `leave` has to follow in any case."""
+        """Wait for a turn, at most so many seconds; then SQLite decides."""
         if not HAS_QUEUES:
             return
         with self._change:
             waiting = self._waiting
             if waiting is not None and not waiting.is_alive():
                 waiting = None
-            # It is set before a new thread starts, which may have the lock at once. There is no
-            # `try` in here: CPython 3.11 leaves a block without giving up its lock where one is
-            # interrupted at its first line.
             self._awaited = waiting is not None or not lock_byte(
                 self._descriptor, _BYTE, wait=False
             )
         if not self._awaited:
             return
         try:
+            # A thread waits, for a lock that is waited for cannot be given up.
             (waiting or self._start_waiting()).join(seconds)
         except RuntimeError:  # where no thread can be had, there are no turns
             pass
@@ -107,18 +86,16 @@ class Turns:
             self._awaited = False
 
     def leave(self) -> None:
-        """Let the next process have its turn."""
+        """Let the next one write."""
         unlock_byte(self._descriptor, _BYTE)
 
     def _start_waiting(self) -> threading.Thread:
-        """Let a thread wait, since nobody can give up a wait for the system's lock."""
         waiting = threading.Thread(target=self._wait, name="ladderholdout-turn", daemon=True)
         self._waiting = waiting
         waiting.start()
         return waiting
 
     def _wait(self) -> None:
-        """Wait for the system's lock, and give it back where nobody waits for a turn any more."""
         lock_byte(self._descriptor, _BYTE, wait=True)
         with self._change:
             self._waiting = None
@@ -127,133 +104,134 @@ class Turns:
 
 
 @dataclass(slots=True, eq=False)
-class _Kept:
-    """What is known of a connection that stays open from one transaction to the next.
-
-    SQLAlchemy's own begin, commit and pool take several times as long as SQLite's. So to SQLAlchemy
-    the connection is in one transaction as long as it is open.
-    """
+class SqliteConnection:
+    """A connection to a file, and what it knows of the holdouts there."""
 
     driver: sqlite3.Connection
-    # How long SQLite itself waits for a lock.
-    patience: float
-    # The -wal and the -shm beside the file: they stay while anybody is connected.
     companions: list[Identity | None]
-    # Whether its transaction has a turn at writing.
+    patience: float = -1.0
     writes: bool = False
+    folds: dict[int, Holdout] = field(default_factory=dict)
+    secrets: dict[int, bytes] = field(default_factory=dict)
+    rows: dict[tuple[int, int], HoldoutRecord] = field(default_factory=dict)
+    answers_at_once = True
+
+    def send(self, statement: str, values: Sequence[Any] = ()) -> Any:
+        """Run a statement."""
+        return self.driver.execute(statement, values)
+
+    def names(self) -> set[str]:
+        """Return the names of the tables."""
+        return {row[0] for row in self.send("SELECT name FROM sqlite_master WHERE type = 'table'")}
+
+    def make_tables(self, number: int) -> None:
+        """Make the tables of an empty ledger."""
+        tables = TABLES.format(serial="INTEGER PRIMARY KEY", bytes="BLOB", number=number)
+        for statement in tables.split(";"):
+            self.send(statement)
+
+    def forget(self) -> None:
+        """Forget what is known of the holdouts: it may be what was undone."""
+        for known in (self.folds, self.secrets, self.rows):
+            known.clear()
+
+    def close(self) -> None:
+        """Close the connection, whatever it did."""
+        with suppress(sqlite3.Error):
+            self.driver.rollback()
+        with suppress(sqlite3.Error):
+            self.driver.close()
 
 
 @dataclass(slots=True)
 class FileSource:
-    """The connections of this process, with the identity of the file they were opened on."""
+    """Connections to one file, or to one ledger in memory (`path` is None)."""
 
-    engine: Engine
     path: Path | None
-    identity: Identity | None
+    identity: Identity | None = None
     timeout: float = 0.0
-    # Reads the file past SQLite's own cache, and locks a byte of it. Never closed: closing any
-    # descriptor of a file drops all locks that SQLite holds on it in this process (POSIX).
     descriptor: int = -1
     changes: int = 0
-    # Whether this process has found the tables there, as this version reads them.
     ready: bool = False
-    # One writer of a process at a time: SQLite's own waiting is unfair.
     lock: threading.RLock = field(default_factory=threading.RLock)
     _turns: Turns = field(init=False)
-    _idle: list[Connection] = field(default_factory=list)
-    # Weakly: those that are closed are let go.
-    _kept: MutableMapping[Connection, _Kept] = field(default_factory=WeakKeyDictionary)
+    _idle: list[SqliteConnection] = field(default_factory=list)
+    _writers: int = 0
     _places: tuple[str, ...] = ()
 
+    faults = (sqlite3.Error,)
+
     def __post_init__(self) -> None:
-        """Name the three files of a ledger."""
         self._turns = Turns(self.descriptor)
         self._places = () if self.path is None else _places(self.path)
 
     @property
-    def faults(self) -> tuple[type[Exception], ...]:
-        """The errors that a statement may raise, from SQLAlchemy or from the driver."""
-        return SQLAlchemyError, sqlite3.Error
-
-    @property
     def is_writing(self) -> bool:
-        """Whether a connection of this process is about to write."""
-        return self.path is not None and any(kept.writes for kept in self._kept.values())
+        """Whether a thread of this process writes at this moment."""
+        return self.path is not None and self._writers > 0
 
     def turn(self, *, write: bool) -> AbstractContextManager[Any]:
-        """Wait for the other writers of this process."""
+        """Return what threads of this process take turns by."""
         return self.lock if write or self.path is None else nullcontext()
 
     def pauses(self) -> Iterator[float]:
-        """Return how long to wait before trying again what failed: a file is there or not."""
+        """Return the pauses between attempts to reach it: a file answers or does not."""
         return iter(())
 
     def current(self) -> bool:
-        """Whether the file is still the one that was opened."""
+        """Return whether the file is still the one that was opened."""
         return self.path is None or _identities(self._places)[0] == self.identity
 
-    def connect(self) -> Connection:
-        """Return a connection that nobody uses, and that has locked nothing yet."""
+    def connect(self) -> SqliteConnection:
+        """Return a connection that nobody else has."""
         with suppress(IndexError):
-            while (conn := self._idle.pop()).closed:  # an interrupt came as it was kept
-                pass
-            return conn
+            return self._idle.pop()
         return self._connected()
 
-    def begin(self, conn: Connection, access: Access) -> None:
-        """Begin a transaction, which `commit` or `undo` ends, also where this fails."""
-        kept = self._kept[conn]
+    def begin(self, conn: SqliteConnection, access: Access) -> None:
+        """Begin to read one state, or to be alone in writing."""
         self.check(conn)
         if self.path is not None:
-            # Ten microseconds: cached pages would hide that those on disk are damaged.
-            kept.driver.execute("PRAGMA shrink_memory")
-        # How long SQLite itself waits for a lock; for turns at writing this process waits.
+            conn.send("PRAGMA shrink_memory")
         patience = self.timeout if access is Access.READ else 0.0
-        if kept.patience != patience:
-            kept.driver.execute(f"PRAGMA busy_timeout={1000 * patience:.0f}")
-            kept.patience = patience
+        if conn.patience != patience:
+            conn.send(f"PRAGMA busy_timeout={1000 * patience:.0f}")
+            conn.patience = patience
         if access is Access.READ:
-            kept.driver.execute("BEGIN")
+            conn.send("BEGIN")
         else:
-            self._begin_alone(kept)
+            self._begin_alone(conn)
 
-    def commit(self, conn: Connection) -> None:
-        """Make what was written durable; return when it is, and the files are still there."""
-        kept = self._kept[conn]
-        kept.driver.commit()
-        self._leave(kept)
+    def commit(self, conn: SqliteConnection) -> None:
+        """Make what was written durable."""
+        conn.driver.commit()
+        self._leave(conn)
         self.check(conn)
         self._idle.append(conn)
 
-    def undo(self, conn: Connection, *, interrupted: bool = False) -> None:
-        """Take back what was not committed; after an interrupt the connection is given up."""
-        kept = self._kept[conn]
+    def undo(self, conn: SqliteConnection, *, interrupted: bool = False) -> None:
+        """Undo what was written."""
         try:
             with suppress(sqlite3.Error):
-                kept.driver.rollback()
+                conn.driver.rollback()
         finally:
-            self._leave(kept)
+            self._leave(conn)
         if interrupted and self.path is not None:  # without it one in memory would be gone
-            _close(conn)
+            conn.close()
         else:
+            conn.forget()
             self._idle.append(conn)
 
     def dispose(self) -> None:
-        """Close the connections that nobody uses."""
+        """Close the connections that nobody has."""
         while self._idle:
-            _close(self._idle.pop())
-        self.engine.dispose()
+            self._idle.pop().close()
 
-    def check(self, conn: Connection) -> None:
-        """Refuse to go on with files that were removed, replaced or overwritten since.
-
-        SQLite notices none of it: its page cache and its open files serve it to the end of
-        the process, and only then are the entries gone. This costs some ten microseconds.
-        """
+    def check(self, conn: SqliteConnection) -> None:
+        """Refuse to go on with files that were removed, replaced or overwritten since."""
         if self.path is None:
             return
         identities = _identities(self._places)
-        # It is read last and compared first: SQLite itself removes the -wal beside an emptied file.
         changes = _changes(self.descriptor)
         if changes < self.changes:
             raise LedgerError(
@@ -261,7 +239,7 @@ class FileSource:
                 "to it now would be lost. Restore it from a backup, then start again in a new "
                 "process."
             )
-        if identities != [self.identity, *self._kept[conn].companions]:
+        if identities != [self.identity, *conn.companions]:
             raise LedgerError(
                 f"The ledger {self.path}, or the -wal or -shm file beside it, was removed or "
                 "replaced while it was in use; what is written to it now would be lost. Put "
@@ -269,48 +247,58 @@ class FileSource:
             )
         self.changes = changes
 
-    def _begin_alone(self, kept: _Kept) -> None:
-        """Begin to write, with the lock: a deferred BEGIN would take it too late.
-
-        A process that does not take turns may hold the lock even then.
-        """
+    def _begin_alone(self, conn: SqliteConnection) -> None:
         end = time.monotonic() + self.timeout
         if self.path is not None:
-            kept.writes = True
+            conn.writes = True
+            self._writers += 1
             self._turns.take(self.timeout)
         while True:
             try:
-                kept.driver.execute("BEGIN IMMEDIATE")
+                conn.send("BEGIN IMMEDIATE")
                 return
             except sqlite3.OperationalError as fault:
                 if not _is_busy(fault) or time.monotonic() > end:
                     raise
             time.sleep(random.uniform(0, _PAUSE))
 
-    def _leave(self, kept: _Kept) -> None:
-        """Let the next process write."""
-        if kept.writes:
-            kept.writes = False
+    def _leave(self, conn: SqliteConnection) -> None:
+        if conn.writes:
+            conn.writes = False
+            self._writers -= 1
             self._turns.leave()
 
-    def _connected(self) -> Connection:
-        conn = self.engine.connect()
-        conn.begin()
-        driver = conn.connection.driver_connection
-        assert isinstance(driver, sqlite3.Connection)
+    def _connected(self) -> SqliteConnection:
+        if self.path is None:
+            driver = sqlite3.connect(":memory:", check_same_thread=False)
+        else:
+            driver = sqlite3.connect(
+                *(f"{self.path.as_uri()}?mode=rw", self.timeout),
+                uri=True,
+                check_same_thread=False,
+            )
+            of_file, of_wal, _ = _identities(self._places)
+            emptied = _changes(self.descriptor) < 0 and of_wal is not None
+            if emptied or of_file != self.identity:
+                driver.close()
+                raise LedgerError(
+                    f"The ledger {self.path} was emptied or replaced by another file. Put it back, "
+                    "or restore it from a backup, with the -wal file beside it, then start again."
+                )
+        driver.text_factory = _text
+        driver.isolation_level = None  # the driver's own BEGIN would be a deferred one
+        _write_ahead(driver, self.timeout)
+        driver.execute("PRAGMA synchronous=FULL")
         companions: list[Identity | None] = []
         if self.path is not None:
-            # The first statement makes both files.
-            driver.execute("PRAGMA schema_version")
+            driver.execute("PRAGMA schema_version")  # it makes the files beside it
             companions = _identities(self._places)[1:]
-        self._kept[conn] = _Kept(driver, self.timeout, companions)
-        return conn
+        return SqliteConnection(driver, companions)
 
     def translated(self, fault: Exception) -> LedgerError:
-        """Return what is wrong, without the refused row."""
+        """Return what is raised for a fault of the database."""
         place = self.path or "memory"
-        original = fault.orig if isinstance(fault, DBAPIError) else fault
-        name = getattr(original, "sqlite_errorname", None) or type(original).__name__
+        name = getattr(fault, "sqlite_errorname", None) or type(fault).__name__
         if name.startswith(_BUSY):
             return LedgerBusy(
                 f"The ledger {place} stayed locked by another process for longer than the "
@@ -322,14 +310,23 @@ class FileSource:
             f"The ledger {place} cannot be used: {remedy or 'SQLite refuses'} ({name})."
         )
 
+    def findings(self, most: int) -> Iterator[str]:
+        """Yield what the database itself finds damaged, on a connection of its own."""
+        conn = self._connected()
+        try:
+            for (fault,) in conn.send(f"PRAGMA integrity_check({most})"):
+                if fault != "ok":
+                    yield f"the database: {fault}"
+        finally:
+            conn.close()
+
 
 def make(path: Path) -> None:
-    """Make an empty file where there is none."""
+    """Make an empty private file, with its folder, where there is none."""
     if path.exists():
         return
     try:
         make_private(path.parent)
-        # This file will hold raw scores: it is created private.
         os.close(open_private(path))
     except OSError as fault:
         raise LedgerError(
@@ -338,60 +335,19 @@ def make(path: Path) -> None:
         ) from None
 
 
-def memory_source() -> FileSource:
-    """Open a new ledger in memory."""
-    engine = create_engine(
-        "sqlite://",
-        poolclass=StaticPool,
-        connect_args={"check_same_thread": False},
-        hide_parameters=True,
-        logging_name="ladderholdout",
-    )
-    _prepare(engine)
-    return FileSource(engine, None, None)
-
-
 def file_source(url: str) -> FileSource:
-    """Open an existing file."""
+    """Return the source of connections to a file that is there."""
     if is_memory(url):
         raise LedgerError(
             'A ledger in memory ("memory") lives in the process that made it. For searches '
             "with several processes (n_jobs, loky, fork) give ledger= a path."
         )
-    path, timeout = file_of(url), timeout_of(url)
+    path = file_of(url)
     assert path is not None
-    identity, descriptor = _opened(path)
-
-    def connect() -> sqlite3.Connection:
-        # mode=rw: a ledger that was deleted must never come back empty.
-        opened = sqlite3.connect(
-            f"{path.as_uri()}?mode=rw", uri=True, timeout=timeout, check_same_thread=False
-        )
-        # SQLite takes the -wal file beside an empty database for a leftover and deletes it at
-        # the first statement, and with it the newest entries of the ledger that was there.
-        of_file, of_wal, _ = _identities(_places(path))
-        emptied = _changes(descriptor) < 0 and of_wal is not None
-        if emptied or of_file != identity:
-            opened.close()
-            raise LedgerError(
-                f"The ledger {path} was emptied or replaced by another file. Put it back, or "
-                "restore it from a backup, with the -wal file beside it, then start "
-                "again."
-            )
-        return opened
-
-    engine = create_engine(
-        "sqlite://",
-        creator=connect,
-        poolclass=NullPool,
-        hide_parameters=True,
-        logging_name="ladderholdout",
-    )
-    _prepare(engine, timeout)
-    return FileSource(engine, path, identity, timeout, descriptor)
+    return FileSource(path, *_opened(path, timeout_of(url)))
 
 
-def _opened(path: Path) -> tuple[Identity, int]:
+def _opened(path: Path, timeout: float) -> tuple[Identity, float, int]:
     try:
         try:
             descriptor = open_private(path, create=False)
@@ -408,45 +364,19 @@ def _opened(path: Path) -> tuple[Identity, int]:
             "the file and its folder."
         ) from None
     status = os.fstat(descriptor)
-    return (status.st_dev, status.st_ino), descriptor
-
-
-def _prepare(engine: Engine, timeout: float = 0.0) -> None:
-    @event.listens_for(engine, "connect")
-    def settings(connection: sqlite3.Connection, _: Any) -> None:
-        # What was changed to be no text comes as one that shows it, and ends no reading.
-        connection.text_factory = _text
-        connection.isolation_level = None  # the driver's own BEGIN would be a deferred one
-        _write_ahead(connection, timeout)
-        for pragma in ("synchronous=FULL", "foreign_keys=ON"):
-            connection.execute(f"PRAGMA {pragma}")
-
-    @event.listens_for(engine, "close")
-    def give_up(connection: sqlite3.Connection, _: Any) -> None:
-        # A statement that an interrupt left open keeps even a closed connection alive, and
-        # its transaction with the lock, until the garbage is collected.
-        with suppress(sqlite3.Error):
-            connection.rollback()
-
-
-def _close(conn: Connection) -> None:
-    with suppress(SQLAlchemyError, sqlite3.Error):
-        conn.close()
+    return (status.st_dev, status.st_ino), timeout, descriptor
 
 
 def _is_busy(fault: BaseException | None) -> bool:
     return getattr(fault, "sqlite_errorname", "").startswith(_BUSY)
 
 
-def _write_ahead(connection: sqlite3.Connection, timeout: float) -> None:
-    """Turn write-ahead logging on, which two who make a ledger at once cannot do at once.
-
-    SQLite does not wait here: it would be waiting for one that waits for it.
-    """
+def _write_ahead(driver: sqlite3.Connection, timeout: float) -> None:
+    """Let readers go on while somebody writes; SQLite waits for nobody here by itself."""
     end = time.monotonic() + timeout
     while True:
         try:
-            connection.execute("PRAGMA journal_mode=WAL")
+            driver.execute("PRAGMA journal_mode=WAL")
             return
         except sqlite3.OperationalError as fault:
             if not _is_busy(fault) or time.monotonic() > end:
@@ -455,7 +385,7 @@ def _write_ahead(connection: sqlite3.Connection, timeout: float) -> None:
 
 
 def _changes(descriptor: int) -> int:
-    """Return the change counter of a database: an older copy has a smaller one, no database -1."""
+    """Return the file's change counter, which never falls; -1 where it is no database."""
     try:
         header = read_start(descriptor, 28)
     except OSError:
@@ -468,7 +398,6 @@ def _places(path: Path) -> tuple[str, ...]:
 
 
 def _identities(places: tuple[str, ...]) -> list[Identity | None]:
-    """Return which files are at the place of a ledger, and as its -wal and its -shm."""
     identities: list[Identity | None] = []
     for place in places:
         try:
@@ -481,22 +410,7 @@ def _identities(places: tuple[str, ...]) -> list[Identity | None]:
 
 
 def copy(path: Path, target: Path) -> None:
-    """Copy a ledger with SQLite's online backup: all of one moment, or nothing.
-
-    Parameters
-    ----------
-    path : Path
-        The ledger; others may be writing to it.
-    target : Path
-        A file that is not there yet. It is created with mode 0600, for it will hold raw scores.
-
-    Raises
-    ------
-    InvalidArgument
-        The target is there.
-    LedgerError
-        The copy cannot be written, or would be of a damaged ledger.
-    """
+    """Copy a file while it is in use, into a private file of its own."""
     try:
         os.close(open_private(target, new=True))
     except FileExistsError:
@@ -516,7 +430,6 @@ def copy(path: Path, target: Path) -> None:
 
 
 def _replace(path: Path, target: Path) -> None:
-    """Copy a ledger into another file, and put that in the place of the target."""
     descriptor, temporary = tempfile.mkstemp(".part", f"{target.name}.", target.parent)
     try:
         os.close(descriptor)
@@ -525,7 +438,6 @@ def _replace(path: Path, target: Path) -> None:
             closing(sqlite3.connect(temporary)) as copied,
         ):
             source.backup(copied)
-            # One file: the copy does without the -wal file that a ledger in use has beside it.
             copied.execute("PRAGMA journal_mode=DELETE")
             if copied.execute("PRAGMA quick_check").fetchone() != ("ok",):
                 raise sqlite3.DatabaseError

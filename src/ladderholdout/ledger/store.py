@@ -1,16 +1,19 @@
-"""The ledger: where transactions on the record begin."""
+"""A ledger: transactions on its record, done once though connections are lost on the way."""
 
 from __future__ import annotations
 
+import atexit
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeAlias, TypeVar
 
-from sqlalchemy import select
+from pydantic_core import PydanticSerializationError
 
 from ladderholdout.errors import (
     LedgerBusy,
@@ -19,26 +22,167 @@ from ladderholdout.errors import (
     RestoredWarning,
     warn,
 )
-from ladderholdout.ledger import connections as engine
-from ladderholdout.ledger import postgres as servers
-from ladderholdout.ledger import tables
-from ladderholdout.ledger.chain import Left
-from ladderholdout.ledger.marks import mark_of
-from ladderholdout.ledger.place import Access, file_of, is_server, shown
-from ladderholdout.ledger.records import (
-    EMPTY,
-    Asked,
-    LadderRecord,
-    Progress,
-    is_standing,
-    same_ladder,
-)
-from ladderholdout.ledger.sqlite import copy
-from ladderholdout.ledger.tables import FORMAT, holdouts
-from ladderholdout.ledger.transaction import Transaction
-from ladderholdout.ledger.verification import Finding, Verification, verify
+from ladderholdout.ledger import postgres, sqlite
+from ladderholdout.ledger.events import Damaged
+from ladderholdout.ledger.fold import EMPTY, FORGOTTEN, LadderRecord
+from ladderholdout.ledger.log import FORMAT, Connected, Progress, refuse_other_format
+from ladderholdout.ledger.place import Access, file_of, is_memory, is_server, shown
+from ladderholdout.ledger.transaction import Asked, Left, Transaction, same_ladder
+from ladderholdout.ledger.verify import Finding, Verification, verify
+from ladderholdout.process import PerProcess, around_fork
 
 T = TypeVar("T")
+
+_MANY = 100  # faults that a database is asked for
+
+Source: TypeAlias = sqlite.FileSource | postgres.ServerSource
+
+PASSING = (LedgerUnreachable, postgres.Undone)
+"""What may go well when it is tried again."""
+
+# Kept alive on purpose: closing a connection that the parent still uses could release the
+# parent's locks, or end its talk with the server.
+_inherited: list[dict[str, Source]] = []
+# Files that a thread of the parent was writing to: SQLite counts its locks in memory, so they stay
+# locked in this process.
+_locked: set[Path] = set()
+# For so many seconds a fork waits for the writers of its process.
+_WAIT = 1.0
+
+
+def _inherit(parents: dict[str, Source]) -> None:
+    """Keep what is the parent's, for closing it here would give up the parent's locks."""
+    _inherited.append(parents)
+    for one in parents.values():
+        if isinstance(one, sqlite.FileSource) and one.path is not None and one.is_writing:
+            _locked.add(one.path)
+
+
+_sources: PerProcess[dict[str, Source]] = PerProcess(dict, drop=_inherit)
+_held = threading.local()
+
+
+def _hold() -> None:
+    """Wait until no other thread of this process writes, and let none begin."""
+    locks = [one.lock for one in [*_sources().values()] if isinstance(one, sqlite.FileSource)]
+    _held.locks = [lock for lock in locks if lock.acquire(timeout=_WAIT)]
+
+
+def _let_go() -> None:
+    for lock in _held.__dict__.pop("locks", ()):
+        lock.release()
+
+
+around_fork(_hold, _let_go)
+_guard = PerProcess(threading.Lock)
+
+
+def _at_exit() -> None:
+    # A server's connections are closed; a file needs no such thing.
+    for known in _sources().values():
+        if isinstance(known, postgres.ServerSource):
+            known.dispose()
+
+
+atexit.register(_at_exit)
+
+
+def make(url: str) -> Source:
+    """Open a ledger, making an empty one where there is none."""
+    path = file_of(url)
+    if path is not None:
+        sqlite.make(path)
+    with _guard():
+        if is_memory(url) and url not in _sources():
+            _sources()[url] = sqlite.FileSource(None)
+        elif url in _sources() and not _sources()[url].current():
+            _sources().pop(url).dispose()
+    return source(url)
+
+
+def source(url: str) -> Source:
+    """Return this process's source of connections to an existing ledger."""
+    if _locked and (path := file_of(url)) in _locked:
+        raise LedgerError(
+            f"This process was forked while a thread of its parent wrote to the ledger {path}, "
+            "which stays locked in it. Nothing was recorded. Fork between submissions, or start "
+            "processes by 'spawn'."
+        )
+    with _guard():
+        if url not in _sources():
+            _sources()[url] = postgres.source(url) if is_server(url) else sqlite.file_source(url)
+        return _sources()[url]
+
+
+@contextmanager
+def connection(source: Source, access: Access) -> Iterator[Connected]:
+    """Open one transaction: committed at the end of the block, undone by any exception.
+
+    Raises
+    ------
+    LedgerBusy
+        Another process held the lock for longer than the timeout.
+    LedgerUnreachable
+        The server did not answer for longer than the timeout, or was lost on the way.
+    LedgerError
+        The ledger is missing, replaced, damaged, read-only or out of space.
+    """
+    # `with` lets no interrupt between taking the lock and the promise to give it back.
+    turn = source.turn(write=access is not Access.READ)
+    try:
+        with turn:
+            # What is in it is undone: an interrupt may come between any two steps.
+            taken: list[Any] = []
+            try:
+                try:
+                    _begin(source, access, taken)
+                    yield taken[0]
+                    source.commit(taken[0])
+                except Exception:
+                    _undo(source, taken)
+                    raise
+            except BaseException:
+                # Ctrl-C, perhaps in the midst of undoing, may leave a statement open, and bar later
+                # writes by it.
+                _undo(source, taken, interrupted=True)
+                raise
+    except (UnicodeEncodeError, OverflowError, PydanticSerializationError):
+        raise LedgerError(
+            "A text with a lone surrogate, or a number of more than 64 bits, was asked for: no "
+            "ledger holds one."
+        ) from None
+    except UnicodeDecodeError:  # in SQLite's own words on a damaged schema
+        raise Damaged from None
+    except source.faults as fault:
+        # The driver's own error stays inside, also as context: it holds the refused row.
+        error = source.translated(fault)
+        try:
+            raise error from None
+        finally:
+            error.__context__ = None
+
+
+def _begin(source: Source, access: Access, taken: list[Any]) -> None:
+    """Connect and begin, again while a server may come back: nothing was done by then."""
+    pauses = source.pauses()
+    while True:
+        try:
+            taken.append(source.connect())
+            source.begin(taken[0], access)
+            return
+        except source.faults as fault:
+            pause = next(pauses, None)
+            if pause is None or not isinstance(source.translated(fault), PASSING):
+                raise
+        _undo(source, taken)
+        time.sleep(pause)
+
+
+def _undo(source: Source, taken: list[Any], *, interrupted: bool = False) -> None:
+    """Take back what was not committed on connections, which are not undone again."""
+    while taken:
+        source.undo(taken[-1], interrupted=interrupted)
+        taken.pop()
 
 
 class Ledger:
@@ -83,8 +227,8 @@ class Ledger:
     was. Whatever locks a chain compares both, puts it on record where the chain has lost what was
     seen, and warns once that is committed; certificates end there. Then the mark is moved.
 
-    *Changes.* The chain (`chain`) finds entries that were changed, removed, inserted or moved by
-    whoever lacks the holdout's secret; `replay` recomputes every release from its evidence;
+    *Changes.* The chain (`log`) finds entries that were changed, removed, inserted or moved by
+    whoever lacks the holdout's secret; `rules.Replay` recomputes every release from its evidence;
     `verify` does both and asks the database about its indices. Whoever owns the file can
     rebuild all of it, which only a head that was anchored elsewhere shows. Each value that is
     read is checked for its type, so that a damaged one ends in an error and in no number.
@@ -115,16 +259,16 @@ class Ledger:
 
     def __init__(self, url: str, *, create: bool = False) -> None:
         self.url = url
-        source = engine.create(url) if create else engine.source(url)
-        number = self.transact(lambda tx: tables.format_of(tx.conn), Access.READ)
+        opened = make(url) if create else source(url)
+        number = self.transact(lambda tx: _format_of(tx.db), Access.READ)
         if number is None and not create:
             raise LedgerError(
                 f"The ledger {shown(url)} is empty. Restore the file, or open the holdout "
                 "with its rows, LadderHoldout(X, y, ...), to start a new one."
             )
-        if number != FORMAT:
+        if number is None:
             self.transact(_make_tables)
-        source.ready = True
+        opened.ready = True
 
     @classmethod
     def opened(cls, url: str) -> Ledger:
@@ -141,7 +285,7 @@ class Ledger:
         >>> Ledger.opened(place).url
         'memory:kept'
         """
-        if not engine.source(url).ready:
+        if not source(url).ready:
             return cls(url)
         ledger = cls.__new__(cls)
         ledger.url = url
@@ -150,8 +294,8 @@ class Ledger:
     @contextmanager
     def read(self) -> Iterator[Transaction]:
         """Open a transaction that sees one state of the ledger and blocks no writer."""
-        with engine.connection(engine.source(self.url), Access.READ) as conn:
-            yield Transaction(conn, self.url, writes=False)
+        with connection(source(self.url), Access.READ) as conn:
+            yield Transaction(conn, self.url)
 
     @contextmanager
     def write(self, access: Access = Access.ALL) -> Iterator[Transaction]:
@@ -172,8 +316,8 @@ class Ledger:
         ...
         1
         """
-        with engine.connection(engine.source(self.url), access) as conn:
-            tx = Transaction(conn, self.url, writes=access is not Access.READ)
+        with connection(source(self.url), access) as conn:
+            tx = Transaction(conn, self.url)
             yield tx
         self._move_marks(tx)
 
@@ -207,11 +351,11 @@ class Ledger:
         >>> Ledger(place).transact(lambda tx: len(tx.holdouts()))
         1
         """
-        source = engine.source(self.url)
-        pauses = source.pauses()
+        connections = source(self.url)
+        pauses = connections.pauses()
         # What was committed, perhaps, on connections of which nothing was heard since.
         lost: list[tuple[Transaction, T]] = []
-        stale: servers.Stale | None = None
+        stale: postgres.Stale | None = None
         while True:
             done: tuple[Transaction, T] | None = None
             try:
@@ -221,30 +365,30 @@ class Ledger:
                     break
                 if stale is not None:
                     raise stale
-                with engine.connection(source, access) as conn:
-                    tx = Transaction(conn, self.url, writes=access is not Access.READ)
+                with connection(connections, access) as conn:
+                    tx = Transaction(conn, self.url)
                     result = body(tx)
                     # A server may read the message of a lost connection only after it was asked.
                     # From here to its own end this transaction is alone in writing to the chain.
                     # It may have made the same link itself, if that has the same moment.
                     for earlier, answer in lost:
-                        link = earlier.chains.last
-                        if link and link != tx.chains.last and tx.chains.has(*link):
+                        link = earlier.last
+                        if link and link != tx.last and tx.has(*link):
                             raise _CommittedBefore(earlier, answer)
-                    if tx.chains.last is not None:
+                    if tx.last is not None:
                         done = tx, result
                 break
             except _CommittedBefore as earlier:
                 tx, result = earlier.args
                 break
-            except servers.Stale as error:
+            except postgres.Stale as error:
                 # What has moved the ladder on may be the message of a lost connection: it is asked
                 # for as at any other try, since this connection can be lost as well.
                 if not lost or stale is not None:
                     raise
                 stale = error
                 continue
-            except engine.PASSING:
+            except PASSING:
                 if done is not None:
                     lost.append(done)
                 pause = next(pauses, None)
@@ -287,30 +431,38 @@ class Ledger:
 
         It takes and returns what the function `verify` takes and returns.
         """
-        with self.read() as tx:
+        found = source(self.url)
+        with ThreadPoolExecutor(1) as thread:
+            # SQLite's check of a million events takes seconds, in which Python waits for nothing.
+            database = thread.submit(lambda: [Finding(what) for what in found.findings(_MANY)])
+            with self.read() as tx:
+                try:
+                    seen = tx.mark(holdout_id).seen()
+                except (LedgerBusy, LedgerUnreachable):
+                    raise
+                except LedgerError:  # its record does not read, which `verify` finds
+                    seen = None
             try:
-                seen = mark_of(self.url, tx.holdout(holdout_id)).seen()
-            except (LedgerBusy, LedgerUnreachable):
-                raise
-            except LedgerError:  # its record does not read, which `verify` finds
-                seen = None
-        # After its mark, so that this ledger does not lag behind that.
-        with self.read() as tx:
-            verified = verify(tx, holdout_id, progress)
-            if (
-                seen is None
-                or verified.head == EMPTY
-                or not tx.chains.lacks(holdout_id, verified.head, seen)
-            ):
-                return verified
-        older = Finding(f"this is an older copy: link {seen.length} was seen on this machine")
-        return replace(verified, findings=(*verified.findings, older))
+                # After its mark, so that this ledger does not lag behind that.
+                with self.read() as tx:
+                    verified = verify(tx, holdout_id, progress)
+                    end = verified.head
+                    if seen is not None and end != EMPTY and tx.lacks(holdout_id, end, seen):
+                        what = f"link {seen.length} was seen on this machine"
+                        older = Finding(f"this is an older copy: {what}")
+                        verified = replace(verified, findings=(*verified.findings, older))
+            except LedgerError:
+                if not database.result():
+                    raise
+                rest = Finding("the rest of it cannot be read")
+                verified = Verification("", 0, EMPTY, (rest,))
+            return replace(verified, findings=(*database.result(), *verified.findings))
 
     def _move_marks(self, tx: Transaction) -> None:
         """Keep the ends that were committed, and warn of chains that had lost a marked link."""
-        for end in tx.chains.ends.values():
-            mark_of(self.url, end).write(end.head)
-        for lost in tx.chains.lost:
+        for holdout_id, mark in tx.held.items():
+            mark.write(tx.ends[holdout_id])
+        for lost in tx.lost:
             warn(
                 "An older copy of the ledger was put in place, or another one: link "
                 f"{lost.length} of this holdout's chain was seen on this machine and is not in "
@@ -324,8 +476,9 @@ class Ledger:
         """Return settings of a server that may let it forget what was released; no file has any."""
         if not is_server(self.url):
             return ()
-        with engine.connection(engine.source(self.url), Access.READ) as conn:
-            return servers.unsafe_settings(conn)
+        found = source(self.url)
+        assert isinstance(found, postgres.ServerSource)
+        return found.risks()
 
     def _committed(self, lost: list[tuple[Transaction, T]]) -> tuple[Transaction, T] | None:
         """Return which of the transactions whose answers were lost was committed, if one was.
@@ -337,8 +490,8 @@ class Ledger:
             return None
         try:
             with self.write() as tx:
-                links = ((pair, pair[0].chains.last) for pair in lost)
-                return next((pair for pair, link in links if link and tx.chains.has(*link)), None)
+                links = ((pair, pair[0].last) for pair in lost)
+                return next((pair for pair, link in links if link and tx.has(*link)), None)
         except LedgerBusy:
             raise LedgerUnreachable(
                 f"The connection to the ledger {shown(self.url)} was lost in mid-commit, and who "
@@ -351,10 +504,30 @@ class _CommittedBefore(Exception):
     """Ends a transaction that repeats one whose answer was lost; it has that one and its result."""
 
 
+def _format_of(db: Connected) -> int | None:
+    """Return the number of a ledger's format, None for an empty database.
+
+    Raises
+    ------
+    LedgerError
+        It is a database, and no ledger, or one of another format.
+    """
+    names = db.names()
+    if not names:
+        return None
+    if "ledger_format" not in names:
+        raise LedgerError(
+            "This database belongs to another program: it holds tables, and none of a ledger. "
+            "Name another place with ledger= or LADDERHOLDOUT_LEDGER."
+        )
+    number = db.send("SELECT number FROM ledger_format").fetchone()
+    refuse_other_format(number and number[0])
+    return FORMAT
+
+
 def _make_tables(tx: Transaction) -> None:
-    if tx.conn.dialect.name == "postgresql" and tables.format_of(tx.conn) is None:
-        servers.make_schema(tx.conn)
-    tables.ensure(tx.conn)
+    if _format_of(tx.db) is None:  # nobody else has made them meanwhile
+        tx.db.make_tables(FORMAT)
 
 
 def holdout_names(url: str) -> tuple[str, ...]:
@@ -372,14 +545,11 @@ def holdout_names(url: str) -> tuple[str, ...]:
     ('coins',)
     >>> folder.cleanup()
     """
-    with engine.connection(engine.source(url), Access.READ) as conn:
-        if tables.format_of(conn) is None:
+    with connection(source(url), Access.READ) as conn:
+        if "holdout" not in conn.names():
             return ()
-        return tuple(
-            conn.execute(
-                select(holdouts.c.name).where(is_standing()).order_by(holdouts.c.id)
-            ).scalars()
-        )
+        names = conn.send("SELECT name FROM holdout ORDER BY id").fetchall()
+    return tuple(name for (name,) in names if FORGOTTEN not in name)
 
 
 def backup(url: str, target: Path) -> Path:
@@ -420,11 +590,11 @@ def backup(url: str, target: Path) -> Path:
     if is_server(url):
         raise LedgerError(
             f"The ledger {shown(url)} is on a server, which has its own way to copy it while "
-            f"it is in use: pg_dump --schema={servers.SCHEMA} --format=custom "
+            f"it is in use: pg_dump --schema={postgres.SCHEMA} --format=custom "
             f"--file={target} DATABASE, and pg_restore to bring it back."
         )
     if path is None:
         raise LedgerError('A ledger in memory ("memory") has no file to copy.')
     with Ledger(url).read():  # it raises where something is wrong
-        copy(path, target)
+        sqlite.copy(path, target)
     return target

@@ -2,240 +2,343 @@
 
 from __future__ import annotations
 
-import json
+import hashlib
+import io
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, Connection, CursorResult, func, insert, select, update
 
-from ladderholdout.certificates import COUNT_NOISE
-from ladderholdout.errors import UnknownHoldout
-from ladderholdout.ledger import history, statements
-from ladderholdout.ledger.accounts import Accounts
-from ladderholdout.ledger.batches import Batches, NewIncumbent, keep_incumbent
-from ladderholdout.ledger.blocks import Blocks
-from ladderholdout.ledger.chain import (
-    GROUPED,
-    RESTORED,
-    WITHDRAWN,
-    Chains,
-    Left,
-    end_of,
-    heads,
-    refuse_retired,
-    submission_content,
-    submitted,
-)
-from ladderholdout.ledger.finals import FinalsRecords
-from ladderholdout.ledger.known_rows import HoldoutRows, Sharing
-from ladderholdout.ledger.prepared import Prepared, run
-from ladderholdout.ledger.records import (
-    EMPTY,
-    NOT_IMPROVED,
-    Asked,
-    AuditEntry,
-    AuditRow,
-    Decided,
-    Entry,
-    First,
+from ladderholdout.errors import HoldoutConflict, UnknownHoldout
+from ladderholdout.identity import by_value, overlap, same_partition
+from ladderholdout.ledger import arrays, fold
+from ladderholdout.ledger import events as e
+from ladderholdout.ledger.counts import Counts
+from ladderholdout.ledger.fold import (
+    FORGOTTEN,
     Head,
+    Holdout,
     HoldoutRecord,
+    Improvement,
     LadderRecord,
-    LadderSettings,
-    Overlap,
-    Recorded,
-    Withdrawal,
-    booleans,
-    decompressed,
-    entry_record,
-    holdout_record,
-    is_standing,
-    ladder_record,
-    now,
-    read_all,
-    select_entries,
-    select_holdouts,
-    select_incumbents,
-    to_bytes,
+    Waiting,
+    refuse_retired,
 )
-from ladderholdout.ledger.reserve_queries import ReserveQueries
-from ladderholdout.ledger.rounds import Rounds
-from ladderholdout.ledger.tables import (
-    FAULTS,
-    FORMAT,
-    chains,
-    check_format,
-    damaged,
-    events,
-    holdouts,
-    incumbents,
-    ladders,
-    read_json,
-    reserve_looks,
-    submissions,
+from ladderholdout.ledger.log import AT_A_TIME, FORMAT, PIECES, as_bytes, blob, now, refuse
+
+NOT_IMPROVED: Mapping[str, Any] = {"answer": "not improved"}
+"""The evidence of a repeat that nobody knows to be one: it is answered and counted as a query."""
+KNOWN: Mapping[str, Any] = {"answer": "known"}
+"""The evidence of a repeat whose answer was known to who submitted it, and which costs nothing."""
+HELD: Mapping[str, Any] = {"answer": "known", "held": True}
+"""The same, of what had improved its ladder when it was submitted first."""
+
+_FOUND = (
+    "SELECT body FROM log WHERE ladder = ? AND {0} = ? AND number IS NOT NULL ORDER BY number + 0"
 )
-from ladderholdout.ledger.withdrawals import Withdrawals
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-def _once(
-    read: Callable[Concatenate[Transaction, P], T],
-) -> Callable[Concatenate[Transaction, P], T]:
-    """Read once what a transaction that cannot write asks for again: it sees one state."""
-
-    @wraps(read)
-    def reading(tx: Transaction, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        if tx.known is None:
-            return read(tx, *args, **kwargs)
-        key = (read.__name__, *args, *kwargs.items())
-        if key not in tx.known:
-            tx.known[key] = read(tx, *args, **kwargs)
-        value: T = tx.known[key]
-        return value
-
-    return reading
+# Divides by zero where others wrote since, or where a submission is known there and not here.
+UNCHANGED = (
+    "SELECT 1 / count(*) FROM (SELECT 1 FROM holdout, ledger_format WHERE id = ? AND length = ? "
+    "AND head = ? AND number = ? "
+    "AND NOT EXISTS (SELECT 1 FROM log WHERE ladder = ? AND digest = ?) "
+    "AND NOT EXISTS (SELECT 1 FROM log WHERE ladder = ? AND key = ?) FOR UPDATE OF holdout) AS same"
+)
+_MOST_KEPT = 2**26  # bytes of predictions of one batch
 
 
-class Transaction:
-    """What can be read of a ledger and written to it; made by `Ledger` alone.
+class Asked(NamedTuple):
+    """A submission that is about to be searched, by its digests and its key.
 
-    Parameters
-    ----------
-    conn : Connection
-        In a transaction.
-    url : str
-        Of the ledger.
-    writes : bool
-        Whether it may write.
+    `first` is the first submission of these predictions where a process remembers it.
+    """
+
+    digest: str
+    reserve_digest: str | None
+    key: str | None
+    first: e.Submitted | None = None
+
+
+class Left(NamedTuple):
+    """A ladder as a process left it, with the end of its chain."""
+
+    ladder: LadderRecord
+    end: Head
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class KnownRows:
+    """What the rows of a holdout are known by beside their features.
 
     Attributes
     ----------
-    chains : Chains
-        The ends of the chains, and their links.
-    known : dict or None
-        What was read already, where nothing is written.
+    label_digests : ndarray of uint64, shape (n,)
+        A keyed digest of each label, in the order of registration.
+    places : ndarray of int, shape (n,)
+        Of the rows in the order of the content, in which predictions are kept.
+    ids : ndarray of uint64, shape (n,), or None
+        A hash of each id; None where the user gave none.
+    weight_digests : ndarray of uint64, shape (n,), or None
+        Like those of the labels; None where all weights are one.
+    labels_digest : bytes or None
+        Of all labels in that order; None where another sequence may well be the same.
+    groups : ndarray of uint64, shape (n,), or None
+        A hash of each row's group; None where each row is a draw of its own.
     """
 
-    __slots__ = ("_ahead", "_unkept", "chains", "conn", "known")
+    label_digests: NDArray[np.uint64]
+    places: NDArray[np.intp]
+    ids: NDArray[np.uint64] | None = None
+    weight_digests: NDArray[np.uint64] | None = None
+    labels_digest: bytes | None = None
+    groups: NDArray[np.uint64] | None = None
 
-    def __init__(self, conn: Connection, url: str, *, writes: bool) -> None:
-        self.conn = conn
-        self.chains = Chains(conn, url)
-        self.known: dict[Any, Any] | None = None if writes else {}
-        # The incumbent that a later round of its fit may replace before it is written.
-        self._unkept: NewIncumbent | None = None
-        # By a query of first submissions and its values: the cursor of a query that was sent before
-        # its rows are needed, or a list of the submissions where they are known.
-        self._ahead: dict[tuple[Any, ...], Any] = {}
 
-    @property
-    def rows(self) -> HoldoutRows:
-        """The rows of holdouts: what they are known by, their views, labels and sharing."""
-        return HoldoutRows(self.conn, self.chains)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ViewRecord:
+    """The rows of a holdout with one set of features.
 
-    @property
-    def reserve(self) -> ReserveQueries:
-        """The reserves of holdouts, and the queries of them."""
-        return ReserveQueries(self.conn, self.chains)
+    Attributes
+    ----------
+    number : int
+        From 1, which is what was registered.
+    fingerprint : str
+    row_hashes : ndarray of uint64, shape (n,)
+        In the order in which the view was given first.
+    places : ndarray of int, shape (n,)
+        Of those rows in the order of the content.
+    vault_path, vault_digest : str or None
+    """
 
-    @property
-    def batches(self) -> Batches:
-        """The announced sizes of batches, their kept predictions, and corrected scores."""
-        return Batches(self.conn, self.chains, self.events)
+    number: int
+    fingerprint: str
+    row_hashes: NDArray[np.uint64]
+    places: NDArray[np.intp]
+    vault_path: str | None
+    vault_digest: str | None
 
-    @property
-    def withdrawals(self) -> Withdrawals:
-        """The withdrawals of ladders."""
-        return Withdrawals(self.conn, self.chains)
 
-    @property
-    def finals(self) -> FinalsRecords:
-        """The finals of leaderboards."""
-        return FinalsRecords(self.conn, self.chains)
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One block of the rows of a holdout: its id, its name, and its number from 1."""
 
-    @property
-    def rounds(self) -> Rounds:
-        """The rounds of leaderboards."""
-        return Rounds(self.conn, self.chains)
+    id: int
+    name: str
+    number: int
 
-    @property
-    def accounts(self) -> Accounts:
-        """The accounts of a server."""
-        return Accounts(self.conn)
 
-    @property
-    def blocks(self) -> Blocks:
-        """The blocks of rows that holdouts have had, and how fresh ones follow."""
-        return Blocks(self.conn, self.chains)
+class Transaction(Counts):
+    """What can be read of a ledger and written to it, inside one transaction; made by `Ledger`."""
 
-    # -- holdouts ---------------------------------------------------------------------
+    __slots__ = ()
 
-    def holdouts(self, *, name: str | None = None) -> tuple[HoldoutRecord, ...]:
-        """Return the registered holdouts, oldest first, or the one of a name."""
-        query = select_holdouts().order_by(holdouts.c.id)
-        query = query.where(is_standing() if name is None else holdouts.c.name == name)
-        return read_all(self.conn.execute(query), holdout_record)
+    # -- rows -----------------------------------------------------------------------------
 
-    def holdout_id(self, name: str) -> int | None:
-        """Return the id of a holdout, whatever else of it can be read."""
-        query = select(holdouts.c.id).where(holdouts.c.name == name)
-        return self.conn.execute(query).scalar_one_or_none()
+    def _hashes(self, holdout_id: int, position: int, name: str, n: int) -> NDArray[np.uint64]:
+        """Return numbers that are kept, one for each row, without a second copy of them."""
+        found = np.empty(n, dtype="<u8")
+        into, start = found.view(np.uint8), 0
+        for (content,) in self.db.send(PIECES, (holdout_id, position, name)):
+            part = np.frombuffer(blob(content), dtype=np.uint8)
+            if start + len(part) > len(into):
+                raise e.Damaged
+            into[start : start + len(part)] = part
+            start += len(part)
+        if start != len(into):
+            raise e.Damaged
+        return found
 
-    @_once
-    def holdout(self, holdout_id: int) -> HoldoutRecord:
-        """Return a holdout by its id."""
-        rows = statements.HOLDOUT.rows(self.conn, {"holdout": holdout_id})
-        if not rows:
-            raise UnknownHoldout(f"The ledger holds no holdout number {holdout_id}.")
-        (record,) = read_all(rows, holdout_record)
-        return record
+    def _places(self, holdout_id: int, position: int, n: int) -> NDArray[np.intp]:
+        places = self._hashes(holdout_id, position, "places", n)
+        seen = np.zeros(n, dtype=bool)
+        try:
+            seen[places] = True
+        except IndexError:
+            raise e.Damaged from None
+        if not seen.all():
+            raise e.Damaged
+        return places.astype(np.intp, copy=False)
 
-    def row_hashes(self, holdout_id: int) -> NDArray[np.uint64]:
-        """Return the row hashes of a holdout in the order it was registered, shape (n,)."""
-        query = select(holdouts.c.row_hashes).where(holdouts.c.id == holdout_id)
-        return np.frombuffer(self.conn.execute(query).scalar_one(), dtype="<u8")
+    def known(self, holdout_id: int) -> KnownRows:
+        """Return what the rows of a holdout are known by beside their features."""
+        record = self.fold(holdout_id)
+        assert record.registered is not None
+        if record.known is None:
+            raise e.Damaged
+        (position, noted), n = record.known, record.registered.n
 
-    def set_classes(self, holdout_id: int, classes: NDArray[Any]) -> HoldoutRecord:
-        """Fix the class labels of a holdout, sorted."""
-        values = {"classes": to_bytes(classes)}
-        self.conn.execute(update(holdouts).where(holdouts.c.id == holdout_id).values(values))
-        self.chains.note(holdout_id, "classes")
-        return self.holdout(holdout_id)
+        def read(name: str) -> NDArray[np.uint64] | None:
+            stated = getattr(noted, name) is not None
+            return self._hashes(holdout_id, position, name, n) if stated else None
 
-    def retire(self, holdout_id: int) -> HoldoutRecord:
-        """Take no more submissions on a holdout, through any ladder; the first time counts."""
-        unretired = (holdouts.c.id == holdout_id) & holdouts.c.retired.is_(None)
-        if self.conn.execute(update(holdouts).where(unretired).values(retired=now())).rowcount:
-            self.chains.note(holdout_id, "retired")
-        return self.holdout(holdout_id)
+        return KnownRows(
+            self._hashes(holdout_id, position, "label_digests", n),
+            self._places(holdout_id, position, n),
+            read("ids"),
+            read("weight_digests"),
+            None if noted.sequence is None else bytes.fromhex(noted.sequence),
+            read("groups"),
+        )
 
-    # -- ladders ----------------------------------------------------------------------
+    def has_ids(self, holdout_id: int) -> bool:
+        """Return whether the rows of a holdout have ids."""
+        known = self.fold(holdout_id).known
+        return known is not None and known[1].ids is not None
 
-    @_once
-    def ladders(self, holdout_id: int) -> tuple[LadderRecord, ...]:
-        """Return the ladders on a holdout, oldest first."""
-        rows = statements.LADDERS.rows(self.conn, {"holdout": holdout_id})
-        return read_all(rows, ladder_record)
+    def views(self, holdout_id: int) -> tuple[ViewRecord, ...]:
+        """Return the views of a holdout, oldest first."""
+        return tuple(self.view(holdout_id, view.number) for view in self.fold(holdout_id).views)
 
-    @_once
-    def ladder(self, ladder_id: int) -> LadderRecord:
-        """Return a ladder."""
-        rows = statements.ONE_LADDER.rows(self.conn, {"ladder": ladder_id})
-        return _checked_ladder(rows, ladder_id)
+    def view(self, holdout_id: int, number: int | None = None) -> ViewRecord:
+        """Return a view of a holdout by its number, or the newest."""
+        record = self.fold(holdout_id)
+        assert record.registered is not None
+        n, views = record.registered.n, record.views
+        view = next((view for view in reversed(views) if number in (None, view.number)), None)
+        if view is None:
+            raise UnknownHoldout(
+                f"This holdout has no view {number}. It has 1 to {len(views)}: leave view= out "
+                "for the newest."
+            )
+        place = view.position if view.number > 1 or record.known is None else record.known[0]
+        return ViewRecord(
+            *(view.number, view.fingerprint),
+            self._hashes(holdout_id, view.position, "row_hashes", n),
+            self._places(holdout_id, place, n),
+            *(view.vault_path, view.vault_digest),
+        )
 
-    def locked_ladder(
+    def amended(self, holdout_id: int, before: float | None = None) -> NDArray[np.bool_] | None:
+        """Return which labels were amended (before a position), in the order of the content."""
+        amended, n = None, self.holdout(holdout_id).n
+        for position, _ in self.fold(holdout_id).amended:
+            if before is None or position < before:
+                labels = arrays.booleans(self.piece(holdout_id, position, "mask"), n)
+                amended = labels if amended is None else amended | labels
+        return amended
+
+    # -- submissions ----------------------------------------------------------------------
+
+    def entries(
         self,
         ladder_id: int,
         *,
-        asked: Sequence[Asked] = (),
-        left: Left | None = None,
+        after: int = 0,
+        limit: int | None = None,
+        search: str | None = None,
+    ) -> tuple[e.Submitted, ...]:
+        """Return the submissions of a ladder after a number, those of a search if it is named."""
+        of_search, values = ("", ()) if search is None else (" AND search = ?", (search,))
+        query = (
+            f"SELECT body FROM log WHERE ladder = ? AND number > ?{of_search} "
+            "ORDER BY number LIMIT ?"
+        )
+        most = 2**62 if limit is None else limit
+        rows = self.rows(query, ladder_id, after, *values, most)
+        return tuple(e.read("submitted", blob(body)) for (body,) in rows)
+
+    def submission(self, ladder_id: int, number: int) -> e.Submitted:
+        """Return a submission."""
+        (found,) = self.entries(ladder_id, after=number - 1, limit=1)
+        return found
+
+    def submissions(self, ladder_id: int) -> Iterator[e.Submitted]:
+        """Yield all submissions of a ladder, some at a time."""
+        after = 0
+        while page := self.entries(ladder_id, after=after, limit=AT_A_TIME):
+            yield from page
+            after = page[-1].number
+
+    def send_ahead(self, ladder_id: int, asked: Asked) -> None:
+        """Send the searches of a submission before their rows are needed."""
+        for by, value in (
+            ("key", asked.key),
+            ("whole", asked.reserve_digest),
+            ("digest", asked.digest),
+        ):
+            if value is not None:
+                sent = self.db.send(_FOUND.format(by), (ladder_id, value))
+                self._ahead[ladder_id, by, value] = sent
+
+    def remember(self, ladder_id: int, asked: Asked, first: e.Submitted | None) -> None:
+        """Take note of the first submission of some predictions, which need not be asked for."""
+        if first is not None and asked.reserve_digest is None:
+            self._ahead[ladder_id, "digest", asked.digest] = [first]
+
+    def found(self, ladder_id: int, by: str, value: str) -> list[e.Submitted]:
+        """Return the submissions of a ladder under a digest or a key, oldest first."""
+        sent = self._ahead.pop((ladder_id, by, value), None)
+        if isinstance(sent, list):
+            return sent
+        sent = sent or self.db.send(_FOUND.format(by), (ladder_id, value))
+        return [e.read("submitted", blob(body)) for (body,) in sent.fetchall()]
+
+    def first_by_key(self, ladder: LadderRecord, key: str) -> e.Submitted | None:
+        """Return the submission under a key."""
+        return next(iter(self.found(ladder.id, "key", key)), None)
+
+    def first(
+        self, ladder: LadderRecord, digest: str, reserve_digest: str | None
+    ) -> tuple[e.Submitted | None, bool]:
+        """Return the first submission of these predictions, and whether on all rows.
+
+        None where there was none, and where a withdrawal has set its answer aside. Where
+        predictions differ on rows of the reserve alone, it is the first one that was the same on
+        those that the ladder measures, and False.
+        """
+        if reserve_digest is not None:
+            # It takes as long with known predictions as with others, for the time must not show
+            # which they are.
+            alike = self.found(ladder.id, "whole", reserve_digest)
+            first = _in_force(ladder, (one for one in alike if one.digest == digest))
+            if first is not None:
+                return first, True
+        return _in_force(ladder, self.found(ladder.id, "digest", digest)), reserve_digest is None
+
+    def least_margin(self, ladder_id: int, digest: str) -> float:
+        """Return the least gain that a gate tested some predictions for; infinite if it did not."""
+        sent = self.db.send(_FOUND.format("digest"), (ladder_id, digest))
+        tested = (e.read("submitted", blob(body)) for (body,) in sent.fetchall())
+        return min((one.evidence.get("margin") or 0.0 for one in tested), default=math.inf)
+
+    def predictions(self, ladder: LadderRecord, number: int) -> NDArray[Any] | None:
+        """Return the predictions of a submission; None where they are not kept.
+
+        Those of incumbents are, of this one and of earlier ones, those of a first batch, and what
+        rounds of a leaderboard answered.
+        """
+        at = "SELECT position, body FROM log WHERE ladder = ? AND number = ?"
+        for position, body in self.rows(at, ladder.id, number):
+            submission: e.Submitted = e.read("submitted", blob(body))
+            kept = {one.number: one.kept for one in ladder.improved}.get(number, True)
+            if submission.predictions is None or not (kept or submission.candidate):
+                return None
+            position = submission.waited or position
+            return arrays.unpacked(self.piece(ladder.holdout_id, position, "predictions"))
+        return None
+
+    def incumbent_predictions(self, ladder_id: int) -> NDArray[Any] | None:
+        """Return the predictions behind the released score."""
+        ladder = self.ladder(ladder_id)
+        chosen = ladder.chosen
+        if chosen is None:
+            return None
+        found = self.predictions(ladder, chosen.number)
+        if found is None:
+            raise e.Damaged
+        return found
+
+    def waiting_predictions(self, holdout_id: int, waiting: Waiting) -> NDArray[Any]:
+        """Return the predictions of what waits for the end of a round."""
+        return arrays.unpacked(self.piece(holdout_id, waiting.position, "predictions"))
+
+    # -- writing --------------------------------------------------------------------------
+
+    def locked_ladder(
+        self, ladder_id: int, *, asked: Sequence[Asked] = (), left: Left | None = None
     ) -> LadderRecord:
         """Return a ladder, and hold it and its holdout until the transaction ends.
 
@@ -249,549 +352,444 @@ class Transaction:
             where the ladder has changed, or where a submission that is asked for is known there and
             not remembered here (`postgres.Stale`).
         """
-        if left is not None:
-            return self._taken_up(left, asked)
-        (ladder,) = self.locked_ladders({ladder_id: asked})
-        return ladder
-
-    def locked_ladders(self, asked: Mapping[int, Sequence[Asked]]) -> tuple[LadderRecord, ...]:
-        """Return several ladders of a holdout, by their ids, as `locked_ladder` returns one."""
-        cursors, ladders = {}, []
-        for ladder_id, submissions_of_ladder in asked.items():
-            cursors[ladder_id] = statements.LOCKED_LADDER.send(self.conn, {"ladder": ladder_id})
-            if self.conn.dialect.name == "sqlite":  # a file answers at once
-                continue
+        if left is not None and self._taken_up(left, asked):
+            return left.ladder
+        home = self._home(ladder_id)
+        if not self.db.answers_at_once:
             # In statements of their own, since each sees what was committed when it begins: the
             # statement that locks waits until others have committed.
-            for submission in submissions_of_ladder:
-                for query, values in _questions(ladder_id, submission):
-                    self._ahead[query, *values.values()] = query.send(self.conn, values)
-        for ladder_id, cursor in cursors.items():
-            rows = statements.LOCKED_LADDER.read(self.conn, cursor)
-            ladder = _checked_ladder(rows, ladder_id)
-            self.chains.hold(ladder.holdout_id, end_of(rows[0]))
-            ladders.append(ladder)
-        return tuple(ladders)
+            self.db.send("SELECT 1 FROM holdout WHERE id = ? FOR UPDATE", (home,))
+            sent = self.send_for_news(self.db.folds[home]) if home in self.db.folds else None
+            for submission in asked:
+                self.send_ahead(ladder_id, submission)
+            self._catch_up(home, sent)
+            if home not in self.held:
+                self._held(home)
+        else:
+            self.hold(home)
+        return self.db.folds[home].ladders[ladder_id]
 
-    def _taken_up(self, left: Left, asked: Sequence[Asked]) -> LadderRecord:
-        """Return a ladder as it was left; the server checks that nothing else was written since."""
-        ladder, end = left.ladder, left.end
-        unchanged = {"ladder": ladder.id, "length": end.head.length, "head": end.head.hash}
-        for submission in asked:
-            digest = None if submission.first else submission.digest
-            unknown = {"digest": digest, "key": submission.key, "format": FORMAT}
-            statements.UNCHANGED.send(self.conn, unchanged | unknown)
-            for query, values in _questions(ladder.id, submission):
-                self._ahead[query, *values.values()] = []
-            self.remember(ladder, submission, submission.first)
-        self.chains.hold(ladder.holdout_id, replace(end))
-        return ladder
-
-    def ladder_with_holdout(self, ladder_id: int) -> LadderRecord:
-        """Return a ladder, and read its holdout with it, so that `holdout` asks nothing more."""
-        rows = statements.LADDER_WITH_HOLDOUT.rows(self.conn, {"ladder": ladder_id})
-        ladder = _checked_ladder(rows, ladder_id)
-        if self.known is not None:
-            (holdout,) = read_all(rows, statements.holdout_with_ladder)
-            self.known |= {("ladder", ladder_id): ladder, ("holdout", holdout.id): holdout}
-            # What the row shows to be empty, or to have no other, need not be asked for.
-            if rows[0].ladders == 1:
-                self.known["ladders", holdout.id] = (ladder,)
-            for name in statements.MISSING:
-                if not getattr(rows[0], f"with_{name}"):
-                    self.known[name, holdout.id] = ()
-        return ladder
+    def _taken_up(self, left: Left, asked: Sequence[Asked]) -> bool:
+        """Write on from what this process knows; the server checks that nobody else has written."""
+        ladder, home = left.ladder, left.ladder.holdout_id
+        known = self.db.folds.get(home)
+        if known is None or (known.length, known.head.hex()) != (left.end.length, left.end.hash):
+            return False
+        for one in asked:
+            digest = None if one.first else one.digest
+            values = home, known.length, known.head, FORMAT, ladder.id, digest, ladder.id, one.key
+            self.db.send(UNCHANGED, values)
+            for by, value in (("key", one.key), ("digest", one.digest)):
+                if value is not None:
+                    self._ahead[ladder.id, by, value] = []
+            self.remember(ladder.id, one, one.first)
+        self._seen.add(home)
+        self._held(home)
+        return True
 
     def add_ladder(
-        self, holdout_id: int, settings: LadderSettings, state: Mapping[str, Any]
+        self, holdout_id: int, settings: e.LadderSettings, state: Mapping[str, Any]
     ) -> LadderRecord:
         """Start a ladder on a holdout."""
-        end = self.chains.end(holdout_id)
-        refuse_retired(end.name, end.retired)
-        values = {
-            "holdout_id": holdout_id,
-            "account": settings.account,
-            "name": settings.name,
-            "metric": settings.metric,
-            "metric_settings": json.dumps(settings.metric_settings),
-            "mechanism": settings.mechanism,
-            "mechanism_settings": json.dumps(settings.mechanism_settings),
-            "budget": settings.budget,
-            "unit": settings.unit,
-            "show": settings.show,
-            "created": now(),
-            "submissions": 0,
-            "state": json.dumps(state),
-            "version": 0,
-        }
-        ladder_id = _key(self.conn.execute(insert(ladders).values(values)))
-        self.chains.note(holdout_id, "ladder", ladder_id)
-        return self.ladder(ladder_id)
-
-    def mark_opened(self, ladder_id: int) -> LadderRecord:
-        """Note that the raw scores of a ladder were shown; the first time counts."""
-        unopened = (ladders.c.id == ladder_id) & ladders.c.opened.is_(None)
-        changed = self.conn.execute(update(ladders).where(unopened).values(opened=now())).rowcount
-        ladder = self.ladder(ladder_id)
-        if changed:
-            self.chains.note(ladder.holdout_id, "opened", ladder_id)
-        return ladder
-
-    def incumbent_predictions(self, ladder_id: int) -> NDArray[Any] | None:
-        """Return the canonical predictions behind the released score."""
-        query = select_incumbents(ladder_id).where(incumbents.c.number == ladders.c.incumbent)
-        row = self.conn.execute(query).one_or_none()
-        if row is not None:
-            return decompressed(row.predictions)
-        if self.ladder(ladder_id).incumbent is not None:
-            raise damaged()
-        return None
-
-    # -- submissions ------------------------------------------------------------------
-
-    def remember(self, ladder: LadderRecord, asked: Asked, first: First | None) -> None:
-        """Take note of the first submission of some predictions, which need not be asked for."""
-        if first is not None and asked.reserve_digest is None:
-            by_digest = statements.FIRST_BY_DIGEST[1]
-            self._ahead[by_digest, ladder.id, asked.digest] = [first]
-
-    def first_by_key(self, ladder: LadderRecord, key: str) -> First | None:
-        """Return the submission under a key, for the guard, which hides what is not released."""
-        return self._in_force(ladder, statements.FIRST_BY_KEY, {"key": key}, ())
-
-    def first(
-        self, ladder: LadderRecord, digest: str, reserve_digest: str | None
-    ) -> tuple[First | None, bool]:
-        """Return the first submission of these predictions, and whether on all rows.
-
-        None where there was none, and where a withdrawal has set its answer aside. Where
-        predictions differ on rows of the reserve alone, it is the first one that was the same on
-        those that the ladder measures, and False. For the guard.
-        """
-        withdrawals = self.withdrawals.of(ladder) if ladder.withdrawals else ()
-        if reserve_digest is not None:
-            # It takes as long with known predictions as with others, for the time must not show
-            # which they are.
-            digests = {"digest": digest, "reserve_digest": reserve_digest}
-            first = self._in_force(ladder, statements.OF_ALL_ROWS, digests, withdrawals)
-            if first is not None:
-                return first, True
-        by_digest = statements.FIRST_BY_DIGEST
-        first = self._in_force(ladder, by_digest, {"digest": digest}, withdrawals)
-        return first, reserve_digest is None
-
-    def _in_force(
-        self,
-        ladder: LadderRecord,
-        queries: tuple[Prepared, Prepared],
-        values: Mapping[str, Any],
-        withdrawals: Sequence[Withdrawal],
-    ) -> First | None:
-        """Return the first submission found whose answer no withdrawal has set aside."""
-        query, values = queries[0 if withdrawals else 1], {"ladder": ladder.id, **values}
-        rows = self._ahead.pop((query, *values.values()), None)
-        if not isinstance(rows, list):
-            rows = query.read(self.conn, rows or query.send(self.conn, values))
-        for row in rows:
-            if not any(withdrawal.sets_aside(row.number) for withdrawal in withdrawals):
-                reasons = self.withdrawals.reasons(ladder)
-                return First(*row)._replace(withdrawn=reasons.get(row.repeat_of or row.number))
-        return None
+        known = self.hold(holdout_id)
+        refuse(known)
+        rows = self.rows("INSERT INTO ladder (holdout) VALUES (?) RETURNING id", holdout_id)
+        started = e.LadderStarted(
+            ladder=int(rows[0][0]), settings=settings, state=dict(state), time=now()
+        )
+        self.add(holdout_id, started)
+        return known.ladders[started.ladder]
 
     def append(
         self,
         ladder: LadderRecord,
+        submitted: e.Submitted,
+        predictions: NDArray[Any] | None = None,
         *,
-        entry: Mapping[str, Any],
-        evidence: Mapping[str, Any],
-        state: Mapping[str, Any] | None = None,
-        incumbent: NDArray[Any] | None = None,
-        candidate: NDArray[Any] | None = None,
         more: bool = False,
     ) -> LadderRecord:
-        """Record one submission and the state it leaves; return the ladder after it.
+        """Add a submission, as it was answered, to a ladder that is held.
 
         Parameters
         ----------
         ladder : LadderRecord
-            As read under lock in this transaction.
-        entry : Mapping
-            The columns of the submission: digest, reserve_digest, key, batch, search,
-            repeat_of, place, raw_risk, released_risk, improved, disagreement, context; and the
-            time at which it came, by default now.
-        evidence : Mapping
-            What the rule's decision rested on, so that it can be replayed; for a repeat, what
-            it was answered as.
-        state : Mapping or None
-            The mechanism's new state; None for a repeat, which steps nothing.
-        incumbent : ndarray or None
-            The predictions of the new incumbent; None where it stays.
-        candidate : ndarray or None
-            The predictions of a submission of the ladder's first batch, which are kept.
+        submitted : Submitted
+        predictions : ndarray, optional
+            What is kept of it: of a new incumbent or of the first batch.
         more : bool, default=False
-            Whether another round of the same training run follows in this transaction: of those
-            that become the incumbent, the last one's predictions are written.
+            Whether others of its batch follow in this transaction.
+        """
+        known = self.hold(ladder.holdout_id)
+        refuse(known)
+        before, stored = ladder.chosen, None
+        if predictions is not None:
+            stored = arrays.packed(predictions)
+            kept = submitted.improved or submitted.number * len(stored) <= _MOST_KEPT
+            stored = stored if kept else None
+            candidate = submitted.candidate and submitted.number * len(stored or b"") <= _MOST_KEPT
+            digest = hashlib.sha256(stored).hexdigest() if stored is not None else None
+            submitted = replace(submitted, predictions=digest, candidate=candidate)
+        position = known.length + 1
+        self.add(ladder.holdout_id, submitted)
+        after = known.ladders[ladder.id]
+        of_fit = submitted.improved and submitted.repeat_of is None and after.improved[-1].of_fit
+        if submitted.improved and before is not None and submitted.repeat_of is None:
+            self._drop_replaced(after, before)
+        if stored is not None:
+            if of_fit and more and not submitted.candidate:
+                self._pending = ladder.holdout_id, position, stored
+            else:
+                self._pending = None if of_fit else self._pending
+                self._keep(ladder.holdout_id, position, "predictions", stored)
+        if not more:
+            self._flush()
+        return after
+
+    def _drop_replaced(self, ladder: LadderRecord, before: Improvement) -> None:
+        """Forget the predictions of an incumbent that a later round of its own fit replaced."""
+        if any(one.position == before.position and one.kept for one in ladder.improved):
+            return
+        if self._pending is not None and self._pending[1] == before.position:
+            self._pending = None
+            return
+        if not self.submission(ladder.id, before.number).candidate:
+            drop = "DELETE FROM piece WHERE holdout = ? AND position = ?"
+            self.db.send(drop, (ladder.holdout_id, before.position))
+
+    def _flush(self) -> None:
+        if self._pending is not None:
+            holdout_id, position, stored = self._pending
+            self._pending = None
+            self._keep(holdout_id, position, "predictions", stored)
+
+    def withdraw(
+        self, ladder: LadderRecord, number: int, reason: str, *, again: bool
+    ) -> LadderRecord:
+        """Withdraw a submission that is no repeat; where it is the incumbent, the ladder goes back.
+
+        Nothing is removed: the submission and its release stay in the ledger, and count in every
+        certificate. What changes is the incumbent.
+        """
+        known = self.hold(ladder.holdout_id)
+        refuse(known)
+        gone = {one.event.number for one in ladder.withdrawn} | {number}
+        left = [one.number for one in ladder.improved if one.kept and one.number not in gone]
+        replaced = ladder.incumbent == number
+        withdrawn = e.Withdrawn(
+            ladder=ladder.id,
+            number=number,
+            reason=reason,
+            time=now(),
+            until=ladder.submissions,
+            replaced=replaced,
+            incumbent=max(left, default=None) if replaced else None,
+            again=again,
+        )
+        self.add(ladder.holdout_id, withdrawn)
+        return known.ladders[ladder.id]
+
+    def note(self, holdout_id: int, what: str, ladder: int | None = None, **detail: Any) -> None:
+        """Note something that was stated about a holdout."""
+        self.add(holdout_id, e.Noted(what=what, ladder=ladder, detail=detail))
+
+    def note_overlap(self, holdout_id: int, source: str, rows: int) -> None:
+        """Note that rows of a holdout were seen elsewhere; of one source the most rows count."""
+        known = {one.source: one.rows for one in self.hold(holdout_id).overlaps}
+        if rows > known.get(source, 0):
+            time = now().isoformat()
+            self.note(holdout_id, "overlap", source=source, rows=rows, time=time)
+
+    def note_grouped(self, holdout_id: int, by: str) -> None:
+        """Note a sign that rows come in groups; one that was withdrawn is not noted again."""
+        if by not in self.hold(holdout_id).grouped(withdrawn=True):
+            self.note(holdout_id, "grouped", by=by)
+
+    def reveal(self, ladder: LadderRecord) -> LadderRecord:
+        """Show the released score of a ladder that shows none; the first time counts."""
+        if ladder.incumbent is not None and ladder.released is None:
+            self.add(ladder.holdout_id, e.Revealed(ladder=ladder.id, submission=ladder.incumbent))
+        return self.ladder(ladder.id)
+
+    def retire(self, holdout_id: int) -> HoldoutRecord:
+        """Take no more submissions on a holdout, through any ladder; the first time counts."""
+        if self.hold(holdout_id).retired is None:
+            self.add(holdout_id, e.Retired(time=now()))
+        return self.holdout(holdout_id)
+
+    def set_known(self, holdout_id: int, known: KnownRows) -> None:
+        """Replace what the rows of a holdout are known by beside their features."""
+        values = {
+            name: getattr(known, name) for name in _OF_KNOWN if getattr(known, name) is not None
+        }
+        pieces = {name: [as_bytes(values[name])] for name in values}
+        self.fill(holdout_id, pieces, known.labels_digest)
+
+    def fill(
+        self,
+        holdout_id: int,
+        pieces: Mapping[str, Iterable[Any]],
+        sequence: bytes | Callable[[], bytes | None] | None,
+    ) -> None:
+        """Note what the rows are known by, from bytes that come one after the other."""
+        position, digests = self.hold(holdout_id).length + 1, {}
+        for name, parts in pieces.items():
+            hashed = hashlib.sha256()
+            self._keep(holdout_id, position, name, _hashing(parts, hashed))
+            digests[name] = hashed.hexdigest()
+        sequence = sequence() if callable(sequence) else sequence
+        known = e.RowsKnown(**digests, sequence=None if sequence is None else sequence.hex())
+        self.add(holdout_id, known)
+        self.count_shared(holdout_id)
+
+    def add_view(
+        self,
+        holdout_id: int,
+        fingerprint: str,
+        row_hashes: NDArray[np.uint64],
+        places: NDArray[np.intp],
+    ) -> ViewRecord:
+        """Note another view of the rows."""
+        kept = {"row_hashes": as_bytes(row_hashes), "places": as_bytes(places)}
+        digests = {name: hashlib.sha256(content).hexdigest() for name, content in kept.items()}
+        view = e.ViewAdded(fingerprint=fingerprint, **digests, time=now())
+        self.add(holdout_id, view, pieces=kept)
+        self.count_shared(holdout_id)
+        return self.view(holdout_id)
+
+    def set_vault(self, holdout_id: int, path: str | None, digest: str | None, view: int) -> None:
+        """Note where the copy of a view is; None where there is none."""
+        now_there = self.hold(holdout_id).views[view - 1][-2:]
+        if now_there != (path, digest):
+            self.add(holdout_id, e.VaultSet(view=view, path=path, digest=digest))
+            if view == 1:
+                self._held(holdout_id, checked=False)
+
+    def amend(self, holdout_id: int, known: KnownRows, amended: NDArray[np.bool_]) -> None:
+        """Note which labels became others, and what the rows are known by since."""
+        mask = np.packbits(amended).tobytes()
+        noted = e.Amended(count=int(amended.sum()), mask=hashlib.sha256(mask).hexdigest())
+        self.add(holdout_id, noted, pieces={"mask": mask})
+        self.set_known(holdout_id, known)
+
+    def set_reserve(self, holdout_id: int, reserve: NDArray[np.bool_]) -> HoldoutRecord:
+        """Note which rows no ladder measures."""
+        rows = np.packbits(reserve).tobytes()
+        drawn = e.ReserveDrawn(reserve=hashlib.sha256(rows).hexdigest())
+        self.add(holdout_id, drawn, pieces={"reserve": rows})
+        return self.holdout(holdout_id)
+
+    def set_classes(self, holdout_id: int, classes: NDArray[Any]) -> HoldoutRecord:
+        """Fix the class labels of a holdout, sorted."""
+        buffer = io.BytesIO()
+        np.save(
+            buffer, classes.astype(str) if classes.dtype == object else classes, allow_pickle=False
+        )
+        self.add(holdout_id, e.ClassesFixed(classes=buffer.getvalue().hex()))
+        return self.holdout(holdout_id)
+
+    def count_shared(self, holdout_id: int) -> None:
+        """Count anew how many rows of a holdout are rows of others, and theirs of it."""
+        counts = self.shared(holdout_id)
+        for other in sorted({*counts, *self.fold(holdout_id).sharing}):
+            ours, theirs = counts.get(other, (0, 0))
+            for own, of, rows in ((holdout_id, other, ours), (other, holdout_id, theirs)):
+                if self.hold(own).sharing.get(of, 0) != rows:
+                    self.add(own, e.SharingCounted(other=of, rows=rows))
+
+    def shared(self, holdout_id: int) -> dict[int, tuple[int, int]]:
+        """Count the rows of a holdout that are rows of others, and theirs of it, by their ids."""
+        others = [rows.id for rows in self.holdouts() if rows.id != holdout_id]
+        if not others or FORGOTTEN in self.fold(holdout_id).name:
+            return {}
+        keys, found = self._keys(holdout_id), {}
+        for other in others:
+            theirs = self._keys(other)
+            counts = keys.rows_in(theirs), theirs.rows_in(keys)
+            if any(counts):
+                found[other] = counts
+        return found
+
+    def _keys(self, holdout_id: int) -> _Keys:
+        record = self.fold(holdout_id)
+        assert record.registered is not None
+        n, known = record.registered.n, record.known
+        views = tuple(
+            self._hashes(holdout_id, view.position, "row_hashes", n) for view in record.views
+        )
+        if known is None:
+            return _Keys(views, None, None)
+        has_ids = known[1].ids is not None
+        return _Keys(
+            views,
+            self._hashes(holdout_id, known[0], "ids", n) if has_ids else None,
+            self._hashes(holdout_id, known[0], "label_digests", n),
+        )
+
+    def forget(self, holdout_id: int) -> tuple[str, ...]:
+        """Take a registration back; return the files of its vault, which may go then."""
+        known = self.hold(holdout_id)
+        if known.forgotten or known.followed is not None:
+            refuse_retired(known.name, known.retired or now())
+        assert known.registered is not None
+        queries = sum(ladder.submissions for ladder in known.ladders.values())
+        why = (
+            (queries and f"it has {queries} submissions")
+            or (known.registered.block > 1 and "its rows follow others")
+            or (known.more and f"there is more than its registration on record ({known.more})")
+        )
+        if why:
+            raise HoldoutConflict(
+                f"{known.name!r} cannot be forgotten, for {why}: what was learned of its rows "
+                "stays known. Retire it, or let fresh rows take its place (replenish)."
+            )
+        kept = [view for view in known.views if view.vault_path is not None]
+        for view in kept:
+            self.set_vault(holdout_id, None, None, view.number)
+        self.retire(holdout_id)
+        self.add(holdout_id, e.Forgotten())
+        self.renamed(holdout_id)
+        self.count_shared(holdout_id)
+        return tuple(str(view.vault_path) for view in kept)
+
+    # -- blocks ---------------------------------------------------------------------------
+
+    def blocks(self, name: str) -> tuple[Block, ...]:
+        """Return the blocks of a holdout up to that of this name, oldest first.
+
+        They are found by their names, so that one that is gone hides none of the others.
+        """
+        whole, last = fold.parted_name(name)
+        blocks, newest = [], None
+        for number, known in self.rows("SELECT id, name FROM holdout"):
+            base, block = fold.parted_name(known)
+            if base == whole and block is None:
+                newest = number
+            elif base == whole and block is not None and (last is None or block <= last):
+                blocks.append(Block(number, known, block))
+        blocks.sort(key=lambda block: block.number)
+        if newest is not None and last is None:
+            blocks.append(Block(newest, whole, blocks[-1].number + 1 if blocks else 1))
+        return tuple(blocks)
+
+    def pass_on(self, holdout_id: int) -> tuple[int, tuple[int, int, str]]:
+        """End the newest block of a holdout, whose name is free then.
 
         Returns
         -------
-        LadderRecord
-            Its `submissions` is the number of this one.
+        block : int
+            The number of the next one.
+        after : tuple
+            What the registration of the fresh rows has to cover.
+        """
+        known = self.newest(holdout_id)
+        assert known.registered is not None
+        number = known.registered.block + 1
+        self.retire(holdout_id)
+        self.add(holdout_id, e.Followed(block=number))
+        self.renamed(holdout_id)
+        return number, (holdout_id, known.length, known.head.hex())
+
+    def newest(self, holdout_id: int) -> Holdout:
+        """Return the newest block of a holdout, which is locked from here on.
 
         Raises
         ------
         HoldoutConflict
-            The holdout was retired.
+            This is an earlier block, or was forgotten.
         """
-        end = self.chains.end(ladder.holdout_id)
-        refuse_retired(end.name, end.retired)
-        number = ladder.submissions + 1
-        values = {
-            **statements.OPTIONAL,
-            **entry,
-            "ladder_id": ladder.id,
-            "number": number,
-            "time": entry.get("time") or now(),
-            "evidence": json.dumps(evidence),
-            "context": json.dumps(entry["context"]),
-        }
-        queries = ladder.queries
-        if entry.get("repeat_of") is None or evidence == NOT_IMPROVED:
-            queries += 1
-            end.runs += values["batch"] is not None and values["batch"] != end.batch
-            end.batch = values["batch"]
-        content = submission_content(submitted(values))
-        head = self.chains.add(ladder.holdout_id, "submission", content)
-        values |= {"position": head.length, "hash": head.hash, "runs": end.runs}
-        values["queries"] = queries
-        # A text, as SQLAlchemy writes it to a file; the zone of a connection to a server is UTC.
-        values["time"] = values["time"].replace(tzinfo=None).isoformat(" ", "microseconds")
-        run(self.conn, statements.ADD_SUBMISSION, values)
-        kept = candidate is not None and self.batches.keep(ladder, number, candidate)
-        changes: dict[str, Any] = {"ladder": ladder.id, "number": number, "queries": queries}
-        new: dict[str, Any] = {"submissions": number, "queries": queries}
-        if state is None:
-            run(self.conn, statements.COUNT_SUBMISSION, changes)
-        else:
-            changes["state"] = stored = json.dumps(state)
-            new["state"] = json.loads(stored)
-        if state is not None and incumbent is None:
-            run(self.conn, statements.STEP_LADDER, changes)
-        elif state is not None:
-            new |= {"version": ladder.version + 1, "incumbent": number}
-            run(self.conn, statements.IMPROVE_LADDER, {**changes, "version": new["version"]})
-            fit = entry.get("batch") if "round" in entry["context"] else None
-            # Several incumbents of one fit replace what was the incumbent before the first of them.
-            before = ladder if self._unkept is None else self._unkept.ladder
-            self._unkept = NewIncumbent(before, number, None if kept else incumbent, stored, fit)
-        if self._unkept is not None and not (more and self._unkept.fit is not None):
-            keep_incumbent(self.conn, self._unkept)
-            self._unkept = None
-        return replace(ladder, **new)
+        known = self.hold(holdout_id)
+        if known.followed is not None or known.forgotten:
+            refuse_retired(known.name, known.retired or now())
+        return known
 
-    def entries(
-        self,
-        ladder_id: int,
-        *,
-        after: int = 0,
-        limit: int | None = None,
-        search: str | None = None,
-    ) -> tuple[Entry, ...]:
-        """Return submissions in their order, without anything raw or not asked for."""
-        query = statements.OF_SEARCH if search is not None else statements.ENTRIES
-        values = {"ladder": ladder_id, "after": after, "search": search}
-        values["most"] = history.ALL if limit is None else limit
-        # What may be shown is read first: should that fail, no frame holds what may not be shown.
-        ladder = self.ladder(ladder_id)
-        shown, reasons = self.shown_risks(ladder), self.withdrawals.reasons(ladder)
-        entries = read_all(query.rows(self.conn, values), entry_record)
-        if shown is None and not reasons:
-            return entries
-        # A risk that two incumbents had, as is possible after a withdrawal, is shown once both were
-        # asked for.
-        return tuple(
-            replace(
-                entry,
-                risk=entry.risk if shown is None or entry.risk in shown else None,
-                withdrawn=reasons.get(entry.repeat_of or entry.number),
-            )
-            for entry in entries
-        )
+    def hand_over(self, holdout_id: int, to: int, ladder_ids: Mapping[int, int]) -> None:
+        """Let the accounts of a server go on with the ladders of the next block."""
+        accounts = list(self.hold(holdout_id).accounts.values())
+        if accounts:
+            moved = (replace(one, ladder=ladder_ids.get(one.ladder or 0)) for one in accounts)
+            self.add(to, *moved)
+            self.add(holdout_id, e.AccountsMoved())
 
-    def audit_entries(
-        self, ladder_id: int, *, after: int = 0, limit: int | None = None
-    ) -> tuple[AuditEntry, ...]:
-        """Return submissions with their raw risks: for audits and replays alone."""
-        raw = (submissions.c.raw_risk, submissions.c.evidence, submissions.c.reserve_digest)
-        query = select_entries(ladder_id, *raw).where(submissions.c.number > after)
-        rows = self.conn.execute(query.order_by(submissions.c.number).limit(limit))
+    # -- accounts -------------------------------------------------------------------------
 
-        def read(row: Any) -> AuditEntry:
-            evidence = read_json(row.evidence)
-            risk = float(row.raw_risk)
-            return AuditEntry(entry_record(row), risk, evidence, row.reserve_digest)
-
-        return read_all(rows, read)
-
-    def recorded(self, ladder_id: int) -> Iterator[Recorded]:
-        """Yield all submissions to a ladder in their order, for a replay; few are in memory.
-
-        A value that was changed ends the reading in a LedgerError.
-        """
-        return history.read_recorded(self.conn, ladder_id)
-
-    def audited(self, ladder_id: int) -> Iterator[tuple[AuditRow, ...]]:
-        """Yield all submissions to a ladder in their order, some at a time, for an audit."""
-        return history.read_audited(self.conn, ladder_id)
-
-    # -- what certificates count ------------------------------------------------------
-
-    def chosen(self, ladder: LadderRecord) -> history.Chosen | None:
-        """Return what all holdouts with these rows had revealed before the incumbent was chosen."""
-        sharing = self.sharing(ladder.holdout_id)
-        used = self._used([ladder.holdout_id, *(other.holdout_id for other in sharing)])
-        return history.read_chosen(self.conn, used, ladder.id, ladder.incumbent)
-
-    def answered(self, holdout_ids: Sequence[int], until: int) -> tuple[history.LadderQueries, ...]:
-        """Return the queries of these holdouts up to the submission of this id, by ladder."""
-        return history.read_answered(self.conn, self._used(holdout_ids), until)
-
-    def _used(self, holdout_ids: Sequence[int]) -> history.Used:
-        """Return the ladders of some holdouts, as their submissions are counted."""
-        withdrawn = (event for id_ in holdout_ids for event in self.events(id_, WITHDRAWN))
-        return history.read_used(self.conn, holdout_ids, withdrawn)
-
-    def is_on_grid(self, ladder_id: int, until: int, n: int) -> bool:
-        """Return whether all that a ladder released up to a submission are shares of n rows.
-
-        Where they are, they are counted as such, whatever weights its rows may have: a code for
-        shares alone gives no chance to anything else.
-        """
-        entry = submissions.c
-        query = select(entry.released_risk).where(
-            entry.ladder_id == ladder_id, entry.repeat_of.is_(None), entry.id <= until
-        )
-        counts = n * np.array(self.conn.execute(query).scalars().all(), dtype=np.float64)
-        return bool((np.abs(counts - np.rint(counts)) < COUNT_NOISE).all())
-
-    def shown_values(self, holdout_id: int) -> tuple[tuple[int, int, float], ...]:
-        """Return position, `EventRecord.after` and ln(values) of all queries of a reserve.
-
-        Finals are among them.
-        """
-        look = reserve_looks.c
-        query = select(look.position, look.after, look.log_values)
-        rows = self.conn.execute(query.where(look.holdout_id == holdout_id))
-        queries = tuple((position, after, values) for position, after, values in rows)
-        finals = self.finals.all(holdout_id)
-        return (
-            *queries,
-            *((held.position, held.after, held.shown.log_values) for held in finals),
-        )
-
-    @_once
-    def sharing(self, holdout_id: int) -> tuple[Sharing, ...]:
-        """Return the other holdouts that have rows of this one, oldest first."""
-        return self.rows.sharing(holdout_id)
-
-    @_once
-    def overlaps(self, holdout_id: int) -> tuple[Overlap, ...]:
-        """Return where else rows of a holdout were seen, largest count first."""
-        return self.rows.overlaps(holdout_id)
-
-    # -- events: what was shown on demand, amended, stated, opened, found -------------
-
-    def events(self, holdout_id: int, *kinds: str) -> tuple[history.EventRecord, ...]:
-        """Return the events of a holdout of these kinds (of a kind's first word), oldest first."""
-        events = self._events(holdout_id)
-        return tuple([event for event in events if event.kind.partition(" ")[0] in kinds])
-
-    @_once
-    def _events(self, holdout_id: int) -> tuple[history.EventRecord, ...]:
-        return history.read_events(self.conn, holdout_id, *statements.KINDS)
-
-    def confidences(self, holdout_id: int) -> tuple[float, ...]:
-        """Return the confidences that were asked for beside the registered one, in order."""
-        noted = self.events(holdout_id, "confidence")
-        return read_all(noted, lambda event: float(read_json(event.detail or "")["confidence"]))
-
-    def note_confidence(self, holdout_id: int, confidence: float) -> tuple[float, ...]:
-        """Note that another confidence than the registered one was asked for, if it is new."""
-        known = self.confidences(holdout_id)
-        if confidence in known:
-            return known
-        self.chains.note(holdout_id, "confidence", detail={"confidence": confidence})
-        return (*known, confidence)
-
-    def grouped(self, holdout_id: int, *, withdrawn: bool = False) -> tuple[str, ...]:
-        """Return what showed that the rows of a holdout come in groups, if anything did."""
-        return self.withdrawals.notes(self.events(holdout_id, GROUPED), withdrawn=withdrawn)
-
-    def note_grouped(self, holdout_id: int, by: str) -> None:
-        """Note what shows that the rows of a holdout come in groups, if it is new."""
-        if by not in self.grouped(holdout_id, withdrawn=True):
-            self.chains.note(holdout_id, GROUPED, detail={"by": by})
-
-    def amended(self, holdout_id: int, before: int | None = None) -> NDArray[np.bool_] | None:
-        """Return which labels of a holdout were ever amended; None where none was.
-
-        Parameters
-        ----------
-        holdout_id : int
-        before : int, optional
-            Only amendments of before this link of the holdout's chain.
-
-        Returns
-        -------
-        ndarray of bool, shape (n,), or None
-            In the order of the content.
-        """
-        amended = None
-        for event in self.events(holdout_id, "amended"):
-            if before is None or event.position < before:
-                try:
-                    rows = bytes.fromhex(json.loads(event.detail or "")["rows"])
-                    labels = booleans(rows, self.holdout(holdout_id).n)
-                except FAULTS:
-                    raise damaged() from None
-                amended = labels if amended is None else amended | labels
-        return amended
-
-    def restorings(self, holdout_id: int) -> tuple[tuple[int, int], ...]:
-        """Return where older copies were found in place, and how many links there had been."""
-        noted = self.events(holdout_id, RESTORED)
-        return read_all(noted, lambda event: (event.position, int(event.kind.split()[1])))
-
-    def opened_after(self, ladder_id: int) -> int | None:
-        """Return how many submissions a ladder had when an audit opened it; None: none did.
-
-        By the places in the chain, for clocks jump.
-        """
-        links = select(events.c.position).where(
-            events.c.ladder_id == ladder_id, events.c.kind == "opened"
-        )
-        opened = self.conn.execute(links).scalar_one_or_none()
-        if opened is None:
-            return None
-        return self._count(submissions.c.ladder_id == ladder_id, submissions.c.position < opened)
-
-    # -- releases ---------------------------------------------------------------------
-
-    def asked(self, holdout_id: int) -> dict[tuple[int, int], history.EventRecord]:
-        """Return which values of ladders that release none were asked for, and when first.
-
-        Returns
-        -------
-        dict of (ladder id, number of the submission) to EventRecord
-        """
-        first: dict[tuple[int, int], history.EventRecord] = {}
-        for event in self.events(holdout_id, "asked"):
-            if event.ladder_id is not None:
-                # Each asking is about the submission that was the incumbent then.
-                number = int(json.loads(event.detail or "")["submission"])
-                first.setdefault((event.ladder_id, number), event)
-        return first
-
-    def ask(self, ladder: LadderRecord) -> None:
-        """Note that the released score of a ladder is shown; the first time counts.
-
-        Parameters
-        ----------
-        ladder : LadderRecord
-            As read under lock in this transaction.
-        """
-        if ladder.incumbent is not None and self.released(ladder) is None:
-            detail = {"submission": ladder.incumbent}
-            self.chains.note(ladder.holdout_id, "asked", ladder.id, detail)
-
-    def released(self, ladder: LadderRecord) -> float | None:
-        """Return the released risk as the analyst may see it.
-
-        None before the first release, and where it is not released and was not asked for.
-        """
-        if ladder.incumbent is None:
-            return None
-        if _releases_values(ladder) or (ladder.id, ladder.incumbent) in self.asked(
-            ladder.holdout_id
-        ):
-            return float(ladder.state["standing"])
+    def by_token(self, token_key: str) -> tuple[int, e.AccountChanged] | None:
+        """Return the holdout and the account whose token has this key."""
+        query = "SELECT holdout FROM log WHERE key = ? AND kind = ? ORDER BY seq DESC LIMIT 1"
+        for (holdout_id,) in self.rows(query, token_key, "accountchanged"):
+            for account in self.fold(holdout_id).accounts.values():
+                if account.token_key == token_key:
+                    return holdout_id, account
         return None
 
-    def shown_risks(self, ladder: LadderRecord) -> frozenset[float] | None:
-        """Return the released risks of a ladder that were asked for; None where all are shown."""
-        if _releases_values(ladder):
-            return None
-        asked = self.asked(ladder.holdout_id)
-        improved = history.read_improved(self.conn, ladder.holdout_id) if asked else ()
-        records = [record for record in improved if record.ladder_id == ladder.id]
-        hidden = {record.risk for record in records if (ladder.id, record.number) not in asked}
-        return frozenset(record.risk for record in records) - hidden
+    def has_made(self, ladder: LadderRecord, count: int, since: datetime) -> bool:
+        """Return whether an account has made so many submissions since a moment."""
+        count -= self._on_earlier_blocks(ladder, since)
+        if count <= 0:
+            return True
+        number = ladder.submissions - count + 1
+        return number > 0 and self.submission(ladder.id, number).time >= since
 
-    def improvements(self, ladder_id: int, number: int) -> int:
-        """Count the submissions that had improved a ladder up to this one, repeats left out."""
-        values = {"ladder": ladder_id, "number": number}
-        (row,) = statements.IMPROVEMENTS.rows(self.conn, values)
-        return int(row.count)
+    def _on_earlier_blocks(self, ladder: LadderRecord, since: datetime) -> int:
+        place, count = (ladder.settings.account, ladder.settings.name), 0
+        for block in self.blocks(fold.parted_name(self.fold(ladder.holdout_id).name)[0]):
+            known = self.fold(block.id)
+            if block.id == ladder.holdout_id or known.retired is None or known.retired < since:
+                continue
+            for other in known.ladders.values():
+                if (other.settings.account, other.settings.name) == place:
+                    count += sum(one.time >= since for one in self.submissions(other.id))
+        return count
 
-    def decided(self, ladder: LadderRecord, number: int, asked: Asked) -> Decided:
-        """Return what a gate decided on in a submission."""
-        return history.read_decided(
-            self.conn, ladder.id, number, asked, self.withdrawals.of(ladder)
+    def end_session(self, digest: str, until: datetime) -> None:
+        """Note that a session on the pages was ended; forget those that are over by themselves."""
+        self.db.send("DELETE FROM session WHERE until < ?", (now().isoformat(),))
+        values = digest, until.isoformat()
+        self.db.send("INSERT INTO session VALUES (?, ?) ON CONFLICT DO NOTHING", values)
+
+    def has_ended(self, digest: str) -> bool:
+        """Return whether a session was ended."""
+        return bool(self.rows("SELECT until FROM session WHERE digest = ?", digest))
+
+
+_OF_KNOWN = ("label_digests", "places", "ids", "weight_digests", "groups")
+
+
+@dataclass(frozen=True, slots=True)
+class _Keys:
+    """What rows of two holdouts are compared by."""
+
+    views: tuple[NDArray[np.uint64], ...]
+    ids: NDArray[np.uint64] | None
+    labels: NDArray[np.uint64] | None
+
+    def rows_in(self, other: _Keys) -> int:
+        """Count the rows that are in another holdout, by whatever shows most of them."""
+        known = np.concatenate(other.views)
+        counts = [overlap(view, known) for view in self.views]
+        if self.ids is not None and other.ids is not None:
+            counts.append(overlap(by_value(self.ids), by_value(other.ids)))
+        if self.labels is not None and other.labels is not None:
+            counts.append(len(self.labels) * same_partition(self.labels, other.labels))
+        return max(counts)
+
+
+def _in_force(ladder: LadderRecord, found: Iterable[e.Submitted]) -> e.Submitted | None:
+    """Return the first submission that is not set aside, one that improved if any did."""
+    standing = [one for one in found if not ladder.sets_aside(one.number)]
+    return min(standing, key=lambda one: (not one.improved, one.number), default=None)
+
+
+def same_ladder(ladder: LadderRecord, since: datetime) -> LadderRecord:
+    """Refuse a ladder that is not the one that was opened: the ledger was replaced."""
+    if ladder.created != since:
+        raise HoldoutConflict(
+            "The ledger was replaced by another one since this holdout was opened. Open the "
+            "holdout again with its rows, LadderHoldout(X, y, ...), or put the old file back."
         )
-
-    def least_margin(self, ladder_id: int, digest: str) -> float:
-        """Return the smallest gain that a gate tested some predictions for; infinity for none."""
-        return min(history.read_margins(self.conn, ladder_id, digest=digest), default=math.inf)
-
-    def repeats(self, ladder_id: int) -> int:
-        """Count the submissions that repeated earlier predictions: for audits."""
-        entry = submissions.c
-        return self._count(entry.ladder_id == ladder_id, entry.repeat_of.is_not(None))
-
-    def _count(self, *where: ColumnElement[bool]) -> int:
-        query = select(func.count()).select_from(submissions).where(*where)
-        return int(self.conn.execute(query).scalar_one())
-
-    # -- the chain --------------------------------------------------------------------
-
-    def head(self, holdout_id: int) -> Head:
-        """Return where the chain of a holdout ends, as it was written last.
-
-        The text of it, ``length:hash``, is what is anchored outside of the ledger.
-        """
-        query = select(chains.c.length, chains.c.head).where(chains.c.holdout_id == holdout_id)
-        row = self.conn.execute(query).one_or_none()
-        return EMPTY if row is None else Head(row.length, row.head)
-
-    def head_at(self, holdout_id: int, length: int) -> Head | None:
-        """Recompute where that chain ended after so many links; None where it has fewer."""
-        every = heads(self.holdout(holdout_id).secret, self.chains.links(holdout_id))
-        return next((head for head in every if head.length == length), None)
-
-
-def _checked_ladder(rows: Sequence[Any], ladder_id: int) -> LadderRecord:
-    """Return the ladder of a row; refuse where there is none, or where its ledger was replaced."""
-    if not rows:
-        raise UnknownHoldout(f"The ledger holds no ladder number {ladder_id}.")
-    # With the row, for that costs no statement: another process may put another ledger in place.
-    check_format(rows[0].format)
-    (ladder,) = read_all(rows, ladder_record)
     return ladder
 
 
-def _questions(ladder_id: int, asked: Asked) -> Iterator[tuple[Prepared, dict[str, Any]]]:
-    """Yield the queries by which a submission is searched, each with its values."""
-    by_digest = {"ladder": ladder_id, "digest": asked.digest}
-    if asked.key is not None:
-        yield statements.FIRST_BY_KEY[1], {"ladder": ladder_id, "key": asked.key}
-    if asked.reserve_digest is not None:
-        yield statements.OF_ALL_ROWS[1], {**by_digest, "reserve_digest": asked.reserve_digest}
-    yield statements.FIRST_BY_DIGEST[1], by_digest
-
-
-def _releases_values(ladder: LadderRecord) -> bool:
-    """Return whether all values of a ladder are known: released, or opened by an audit."""
-    return ladder.settings.shows_scores or ladder.opened is not None
-
-
-def _key(result: CursorResult[Any]) -> int:
-    return int(result.inserted_primary_key[0])  # type: ignore[index]  # Core inserts have one
+def _hashing(parts: Iterable[Any], hashed: Any) -> Iterator[Any]:
+    for part in parts:
+        hashed.update(part)
+        yield part

@@ -54,9 +54,9 @@ from ladderholdout.guard import (
     values_of,
     without_autologging,
 )
-from ladderholdout.ledger import LadderSettings
-from ladderholdout.ledger.records import from_bytes, to_bytes
-from ladderholdout.ledger.replay import rules_of, stored_metric
+from ladderholdout.ledger.arrays import from_bytes, to_bytes
+from ladderholdout.ledger.events import LadderSettings
+from ladderholdout.ledger.rules import rules_of, stored_metric
 from ladderholdout.metrics import Metric
 from ladderholdout.metrics.arrays import by_index, index_of, refuse_masked
 from ladderholdout.process import PerProcess

@@ -27,8 +27,8 @@ from ladderholdout.guard import (
     Status,
     Submission,
 )
-from ladderholdout.ledger import Overlap
-from ladderholdout.ledger.records import from_bytes, to_bytes
+from ladderholdout.ledger.arrays import from_bytes, to_bytes
+from ladderholdout.ledger.fold import Overlap
 from ladderholdout.mechanisms import Mechanism
 
 if TYPE_CHECKING:

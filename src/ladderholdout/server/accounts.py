@@ -12,7 +12,7 @@ import hmac
 import re
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -29,15 +29,12 @@ from ladderholdout.guard import (
 )
 from ladderholdout.leaderboard.rules import check_rule
 from ladderholdout.leaderboard.standings import BOARD, start
-from ladderholdout.ledger import (
-    Access,
-    AccountRecord,
-    LadderRecord,
-    Ledger,
-    Transaction,
-    resolve_url,
-)
-from ladderholdout.ledger.records import now
+from ladderholdout.ledger.events import AccountChanged
+from ladderholdout.ledger.fold import LadderRecord
+from ladderholdout.ledger.log import now
+from ladderholdout.ledger.place import Access, resolve_url
+from ladderholdout.ledger.store import Ledger
+from ladderholdout.ledger.transaction import Transaction
 from ladderholdout.mechanisms import mechanism_from
 from ladderholdout.mechanisms.rules import SHOWN
 from ladderholdout.metrics import Metric
@@ -54,6 +51,48 @@ _SUBMITTING = ("analyst", "program", "host")
 
 _TOKEN = re.compile(r"lh_([0-9a-f]{16})_[A-Za-z0-9_-]{43}")
 _NOBODY = "0" * 64
+
+
+@dataclass(frozen=True, slots=True)
+class AccountRecord:
+    """An account on a holdout.
+
+    Attributes
+    ----------
+    holdout_id, holdout : int, str
+        The holdout it is for, and its name.
+    name, role : str
+    ladder_id : int or None
+        The ladder of an analyst; None for those who submit nothing.
+    token_key, token_hash : str
+        The part of the token by which it is found, and the SHA-256 of all of it.
+    per_day : int or None
+        Submissions a day, in UTC; None without a limit.
+    created : datetime
+    expires, revoked : datetime or None
+    """
+
+    holdout_id: int
+    holdout: str
+    name: str
+    role: str
+    ladder_id: int | None
+    token_key: str = field(repr=False)
+    token_hash: str = field(repr=False)
+    per_day: int | None
+    created: datetime
+    expires: datetime | None
+    revoked: datetime | None
+
+    @classmethod
+    def of(cls, holdout_id: int, holdout: str, stated: AccountChanged) -> AccountRecord:
+        """Return an account as an event states it."""
+        values = (getattr(stated, name.name) for name in fields(AccountChanged))
+        return cls(holdout_id, holdout, *values)
+
+    def is_valid(self) -> bool:
+        """Return whether the token lets in now."""
+        return self.revoked is None and (self.expires is None or now() < self.expires)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,18 +214,23 @@ def add_account(
     token, fields = _new_token(expires)
 
     def add(tx: Transaction, rules: LadderRecord) -> AccountRecord:
-        if tx.accounts.named(rules.holdout_id, name) is not None:
+        if name in tx.hold(rules.holdout_id).accounts:
             raise HoldoutConflict(
                 f"There is an account {name!r} on {holdout!r}. `account rotate` gives it a new "
                 "token, and `account limit` other submissions a day."
             )
         ladder = _ladder_of(tx, rules, name, budget, show) if role == "analyst" else None
-        values = {"name": name, "role": role, "per_day": per_day, **fields}
-        values["ladder_id"] = None if ladder is None else ladder.id
-        tx.accounts.add(rules.holdout_id, values)
-        added = tx.accounts.named(rules.holdout_id, name)
-        assert added is not None
-        return added
+        added = AccountChanged(
+            name=name,
+            role=role,
+            ladder=None if ladder is None else ladder.id,
+            per_day=per_day,
+            created=now(),
+            revoked=None,
+            **fields,
+        )
+        tx.add(rules.holdout_id, added)
+        return AccountRecord.of(rules.holdout_id, holdout, added)
 
     return Issued(home.write(add), token)
 
@@ -258,7 +302,7 @@ def limit_account(
     >>> folder.cleanup()
     """
 
-    def limits(known: AccountRecord) -> dict[str, Any]:
+    def limits(known: AccountChanged) -> dict[str, Any]:
         return {"per_day": _limit("--per-day", known.role, per_day)}
 
     return _changed(ledger, holdout, name, limits)
@@ -292,7 +336,12 @@ def accounts_of(ledger: str | None, holdout: str | None) -> tuple[AccountRecord,
     >>> folder.cleanup()
     """
     with Ledger(resolve_url(ledger)).read() as tx:
-        return tx.accounts.all(None if holdout is None else named(tx, holdout).id)
+        holdouts = tx.holdouts() if holdout is None else (named(tx, holdout),)
+        return tuple(
+            AccountRecord.of(rows.id, rows.name, account)
+            for rows in holdouts
+            for account in tx.fold(rows.id).accounts.values()
+        )
 
 
 def is_token_of(account: AccountRecord, token: str) -> bool:
@@ -304,9 +353,17 @@ def holder_of(ledger: Ledger, token: str) -> AccountRecord | None:
     """Return the account of a token; None where it is wrong, expired or revoked."""
     parts = _TOKEN.fullmatch(token)
     key = "" if parts is None else parts[1]
-    account = ledger.transact(lambda tx: tx.accounts.by_key(key), Access.READ)
+    account = ledger.transact(lambda tx: by_key(tx, key), Access.READ)
     same = hmac.compare_digest(_hash(token), _NOBODY if account is None else account.token_hash)
     return account if account is not None and same and account.is_valid() else None
+
+
+def by_key(tx: Transaction, token_key: str) -> AccountRecord | None:
+    """Return the account whose token has this key."""
+    found = tx.by_token(token_key)
+    if found is None:
+        return None
+    return AccountRecord.of(found[0], tx.fold(found[0]).name, found[1])
 
 
 def home_of(url: str, holdout: str, metrics: Mapping[str, Metric] | None = None) -> LocalLadder:
@@ -361,18 +418,17 @@ def _changed(
     ledger: str | None,
     holdout: str,
     name: str,
-    values: Callable[[AccountRecord], dict[str, Any]],
+    values: Callable[[AccountChanged], dict[str, Any]],
 ) -> AccountRecord:
     def change(tx: Transaction) -> AccountRecord:
-        known = tx.accounts.named(named(tx, holdout).id, name)
-        if known is None:
-            names = (account.name for account in tx.accounts.all(named(tx, holdout).id))
-            close = did_you_mean(name, names)
+        rows = named(tx, holdout)
+        accounts = tx.hold(rows.id).accounts
+        if name not in accounts:
+            close = did_you_mean(name, accounts)
             raise UnknownHoldout(f"There is no account {name!r} on {holdout!r}. {close}".rstrip())
-        tx.accounts.change(known.id, values(known))
-        changed = tx.accounts.named(known.holdout_id, name)
-        assert changed is not None
-        return changed
+        changed = replace(accounts[name], **values(accounts[name]))
+        tx.add(rows.id, changed)
+        return AccountRecord.of(rows.id, rows.name, changed)
 
     return Ledger(resolve_url(ledger)).transact(change)
 

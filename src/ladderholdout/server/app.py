@@ -29,8 +29,7 @@ from ladderholdout.errors import (
     LadderHoldoutWarning,
 )
 from ladderholdout.extras import needed
-from ladderholdout.ledger import AccountRecord
-from ladderholdout.ledger.records import to_bytes
+from ladderholdout.ledger.arrays import to_bytes
 from ladderholdout.planning import MOST_MORE
 from ladderholdout.remote.wire import (
     ARROW,
@@ -44,6 +43,7 @@ from ladderholdout.remote.wire import (
     array_from,
     plain,
 )
+from ladderholdout.server.accounts import AccountRecord
 from ladderholdout.server.answers import (
     HEADERS,
     LOG,

@@ -15,7 +15,7 @@ import numpy as np
 
 from ladderholdout.errors import LadderHoldoutError
 from ladderholdout.extras import needed
-from ladderholdout.ledger.tables import FAULTS
+from ladderholdout.ledger.events import FAULTS
 from ladderholdout.remote.predictions import LONGEST_ID
 from ladderholdout.remote.tables import Table, cells_of, table_of
 from ladderholdout.remote.wire import not_read

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ladderholdout.errors import HoldoutConflict
 from ladderholdout.guard import STATED_BY, TRAINING_ROWS, SeenRows
-from ladderholdout.ledger.records import Overlap
+from ladderholdout.ledger.fold import Overlap
 from ladderholdout.remote.wire import ARROW, BLOCK, CONTEXT, CSV, JSON, KEY, NPY
 from ladderholdout.server.bodies import MOST_IN_A_BATCH
 

@@ -22,7 +22,7 @@ from ladderholdout.errors import (
 from ladderholdout.extras import needed
 from ladderholdout.guard import Status, Submission, origin_of, picture_of
 from ladderholdout.leaderboard.standings import BOARD
-from ladderholdout.ledger import parted_name
+from ladderholdout.ledger.fold import parted_name
 from ladderholdout.pictures import number
 from ladderholdout.server.accounts import ROLES, accounts_of
 from ladderholdout.server.answers import Refusal, of_forms, read_body, refused

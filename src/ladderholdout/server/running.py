@@ -13,7 +13,7 @@ from typing import Any
 
 from ladderholdout.errors import InvalidArgument, LadderHoldoutWarning
 from ladderholdout.extras import needed
-from ladderholdout.ledger import Ledger
+from ladderholdout.ledger.store import Ledger
 from ladderholdout.server.settings import STARTED_WITH, ServerSettings
 
 _LOGGING: dict[str, Any] = {

@@ -21,9 +21,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeAlias
 
-from ladderholdout.ledger import Access, AccountRecord, Ledger, Transaction
-from ladderholdout.ledger.records import now
-from ladderholdout.server.accounts import is_token_of
+from ladderholdout.ledger.log import now
+from ladderholdout.ledger.place import Access
+from ladderholdout.ledger.store import Ledger
+from ladderholdout.ledger.transaction import Transaction
+from ladderholdout.server.accounts import AccountRecord, by_key, is_token_of
 from ladderholdout.server.views import AccountHolder, LedgerOwner, Person, Served
 
 LIFE = 12 * 60 * 60
@@ -31,7 +33,7 @@ LIFE = 12 * 60 * 60
 
 _MOST_ACCOUNTS = 16
 _NAME = re.compile(r"[A-Za-z0-9_-]{22}")
-_ENTRY = re.compile(r"(\d{1,9})\.(\d{1,12})\.([A-Za-z0-9_-]{84})")
+_ENTRY = re.compile(r"([0-9a-f]{16})\.(\d{1,12})\.([A-Za-z0-9_-]{84})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,29 +103,32 @@ class AccountGate:
             (owner, since, base64.urlsafe_b64encode(_masked(name, owner, since, text.encode())))
             for owner, since, text in held
         ]
-        texts = [f"{owner.id}.{since}.{masked.decode()}" for owner, since, masked in entries]
+        texts = [f"{owner.token_key}.{since}.{masked.decode()}" for owner, since, masked in entries]
         return self.read("~".join([name, *texts]))
 
     def leave(self, cookie: str) -> None:
         """End the session of a cookie in the ledger, for every process that reads it."""
         digest, until = _digest(cookie), now() + timedelta(seconds=LIFE)
-        self._ledger.transact(lambda tx: tx.accounts.end_session(digest, until))
+        self._ledger.transact(lambda tx: tx.end_session(digest, until))
 
     def _held(self, cookie: str) -> Iterator[tuple[AccountRecord, int, str]]:
         """Yield the accounts of a cookie that are valid, since when, and their tokens."""
         name, *texts = cookie.split("~")[: 1 + _MOST_ACCOUNTS]
         parts = [match.groups() for match in map(_ENTRY.fullmatch, texts) if match is not None]
-        entries = {int(account): (int(since), masked) for account, since, masked in parts}
+        entries = {account: (int(since), masked) for account, since, masked in parts}
         fresh = {key: entry for key, entry in entries.items() if 0 <= time.time() - entry[0] < LIFE}
         if not fresh:
             return
         digest = _digest(cookie)
 
         def valid(tx: Transaction) -> tuple[AccountRecord, ...]:
-            return () if tx.accounts.has_ended(digest) else tx.accounts.of_ids(fresh)
+            if tx.has_ended(digest):
+                return ()
+            found = (by_key(tx, key) for key in fresh)
+            return tuple(account for account in found if account is not None)
 
         for account in self._ledger.transact(valid, Access.READ):
-            since, masked = fresh[account.id]
+            since, masked = fresh[account.token_key]
             token = _masked(name, account, since, base64.urlsafe_b64decode(masked))
             if is_token_of(account, token.decode("latin-1")):
                 yield account, since, token.decode("latin-1")
@@ -141,7 +146,7 @@ def _digest(cookie: str) -> str:
 
 def _masked(name: str, account: AccountRecord, since: int, token: bytes) -> bytes:
     """Mask a token, or show a masked one: a token has 63 bytes, and the mask 64."""
-    key, text = bytes.fromhex(account.token_hash), f"{name} {account.id} {since}".encode()
+    key, text = bytes.fromhex(account.token_hash), f"{name} {account.token_key} {since}".encode()
     mask = hmac.digest(key, text, "sha512")
     return bytes(byte ^ hidden for byte, hidden in zip(token, mask, strict=False))
 

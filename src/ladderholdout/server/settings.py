@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.ledger import is_memory, is_server, resolve_url
+from ladderholdout.ledger.place import is_memory, is_server, resolve_url
 from ladderholdout.process import FILES_ARE_SHARED
 
 PREFIX = "LADDERHOLDOUT_SERVE_"

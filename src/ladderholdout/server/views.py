@@ -43,10 +43,13 @@ from ladderholdout.holdout import LadderHoldout
 from ladderholdout.leaderboard import Collected, Finals, Leaderboard
 from ladderholdout.leaderboard.rounds import due_of, round_shown
 from ladderholdout.leaderboard.standings import BOARD, Standings, start, team_ladder
-from ladderholdout.ledger import AccountRecord, LadderRecord, Ledger, Transaction, shown
-from ladderholdout.ledger.replay import rule_shown
+from ladderholdout.ledger import Ledger, shown
+from ladderholdout.ledger.fold import LadderRecord
+from ladderholdout.ledger.rules import rule_shown
+from ladderholdout.ledger.transaction import Transaction
 from ladderholdout.remote.predictions import Form
 from ladderholdout.server.accounts import (
+    AccountRecord,
     Issued,
     accounts_of,
     add_account,
@@ -246,7 +249,7 @@ class View:
         if not 1 <= len(by) <= LONGEST_SIGN:
             allowed = f"a text of 1 to {LONGEST_SIGN} characters"
             raise InvalidArgument("by", allowed, f"one of {len(by)}")
-        known = self.ladder.read(lambda tx, one: tx.grouped(one.holdout_id, withdrawn=True))
+        known = self.ladder.read(lambda tx, it: tx.fold(it.holdout_id).grouped(withdrawn=True))
         self.ladder.note(SeenGroups(signed(by, self.holder, known)))
 
     # -- submissions ------------------------------------------------------------------
@@ -668,14 +671,9 @@ class Served:
         starts : bool, default=False
             Whether a host starts the ladder of an account that has none yet.
         """
-        return View(
-            self.url,
-            account.holdout,
-            {} if whose is None else {"account": whose},
-            partial(self._ladder, account, whose, starts and account.role == "host"),
-            account,
-            self.settings,
-        )
+        named = {} if whose is None else {"account": whose}
+        found = partial(self._ladder, account, whose, starts and account.role == "host")
+        return View(self.url, account.holdout, named, found, account, self.settings)
 
     def _ladder(self, account: AccountRecord, whose: str | None, starts: bool) -> LocalLadder:
         with self._lock:

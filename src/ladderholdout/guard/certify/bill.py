@@ -22,7 +22,7 @@ from ladderholdout.certificates import (
 from ladderholdout.guard.certify.certification import Selection
 from ladderholdout.guard.certify.counting import CountedLadder
 from ladderholdout.guard.shown import ScoreCertificate
-from ladderholdout.ledger import LadderQueries
+from ladderholdout.ledger.counts import LadderQueries
 from ladderholdout.mechanisms import Evidence, Mechanism, SimplifiedLadder
 from ladderholdout.metrics.scores import zero_one
 
@@ -124,7 +124,7 @@ def _instead(selection: Selection) -> Iterator[tuple[str, float, float]]:
     not improve would hardly have improved a coarser ladder.
     """
     own, chosen = selection.counted[selection.ladder.id], selection.chosen
-    alone = chosen.batch is None and len(selection.transcript.ladders) <= 1
+    alone = chosen.own.batch is None and len(selection.transcript.ladders) <= 1
     rule = own.rule
     if not alone or selection.metric.loss is not zero_one or rule is None:
         return

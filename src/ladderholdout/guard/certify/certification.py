@@ -29,7 +29,7 @@ from ladderholdout.guard.certify.counting import (
     bars_on,
     counted_ladders,
 )
-from ladderholdout.guard.certify.others import Moment, Others, others_of
+from ladderholdout.guard.certify.others import Others, others_of
 from ladderholdout.guard.certify.widths import narrowed_by
 from ladderholdout.guard.open_ladder import STATED_BY
 from ladderholdout.guard.opening import Amended, amended_before
@@ -41,14 +41,10 @@ from ladderholdout.guard.shown import (
     score_of,
     uncertified,
 )
-from ladderholdout.ledger import (
-    Chosen,
-    ImprovementRecord,
-    IntervalRecord,
-    LadderQueries,
-    LadderRecord,
-    Transaction,
-)
+from ladderholdout.ledger.counts import Chosen, LadderQueries
+from ladderholdout.ledger.events import Shown
+from ladderholdout.ledger.fold import Improvement, LadderRecord
+from ladderholdout.ledger.transaction import Transaction
 from ladderholdout.metrics import Metric
 
 
@@ -95,44 +91,38 @@ def level_of(ladder: LedgerLadder, confidence: float | None) -> Level:
 
 
 def _confidences(tx: Transaction, ladder: LadderRecord) -> tuple[Level, tuple[float, ...]]:
-    return registered(tx, ladder), tx.confidences(ladder.holdout_id)
+    return registered(tx, ladder), tx.fold(ladder.holdout_id).confidences
 
 
 def _note(tx: Transaction, ladder: LadderRecord, stated: float) -> tuple[float, ...]:
-    return tx.note_confidence(ladder.holdout_id, stated)
+    if stated not in tx.hold(ladder.holdout_id).confidences:
+        tx.note(ladder.holdout_id, "confidence", confidence=stated)
+    return tx.fold(ladder.holdout_id).confidences
 
 
-def price_of_others(tx: Transaction, holdout_id: int, moment: Moment) -> tuple[float, str | None]:
-    """Return what holdouts that share rows with one revealed by a moment, in nats.
+def price_of_others(
+    tx: Transaction, holdout_id: int, lengths: Mapping[int, int]
+) -> tuple[float, str | None]:
+    """Return what holdouts that share rows had revealed at these lengths of their chains, in nats.
 
-    For its reserve, whose rows may be among those that their ladders measure.
-
-    Parameters
-    ----------
-    tx : Transaction
-    holdout_id : int
-    moment : Moment
-
-    Returns
-    -------
-    tuple of (float, str or None)
-        The price, and what cannot be counted, if anything.
+    Or why it cannot be counted.
     """
-    others, until = others_of(tx, holdout_id, moment), moment.before - 1
+    others = others_of(tx, holdout_id, lengths)
     if not others.holdouts:
         return 0.0, None
-    answered = tx.answered([other.holdout_id for other in others.holdouts], until)
+    answered = tx.answered({one.holdout_id: lengths[one.holdout_id] for one in others.holdouts})
     used = (queries.ladder_id for queries in answered)
     bars = bars_on(tx, holdout_id)
     counted = counted_ladders(
-        tx, holdout_id, used, until, frozenset(), others, bars, weighted=False
+        tx, holdout_id, used, lengths, frozenset(), others, bars, weighted=False
     )
+    # Of the holdout's own ladders none is used.
     uncounted = (entry.uncounted() for entry in counted.values() if entry.grid is None)
     missing = others.missing or next(uncounted, None)
     if missing is not None:
         return 0.0, missing
-    lengths = (counted[queries.ladder_id].transcript(queries).length() for queries in answered)
-    return sum(lengths) + others.log_values, None
+    prices = (counted[queries.ladder_id].transcript(queries).length() for queries in answered)
+    return sum(prices) + others.log_values, None
 
 
 def no_certificate(confidence: float) -> ScoreCertificate:
@@ -218,7 +208,7 @@ def certificates_alike(
     if transcript.on_request or transcript.size is None:
         return None
     # Any of them may have been a member of the largest batch.
-    sizes = tx.batches.sizes([latest.holdout_id]).values()
+    sizes = tx.fold(latest.holdout_id).sizes.values()
     transcript = replace(transcript, place=1, size=max(transcript.size, *sizes, 1))
     alone = Transcript.alone()
     alike = replace(alone, shown=transcript.log_count() - alone.log_count())
@@ -279,15 +269,15 @@ class Selection:
         """Return that there is no certificate."""
         return uncertified(reason, self.level.confidence, self.ladder.incumbent, self.score)
 
-    def recorded(self, tx: Transaction) -> IntervalRecord | None:
+    def recorded(self, tx: Transaction) -> Shown | None:
         """Return the certificate of this incumbent at this confidence that was shown, if any."""
         asked = self.ladder.id, self.ladder.incumbent, self.level.confidence
-        for record in tx.batches.intervals(self.ladder.holdout_id):
-            if (record.ladder_id, record.submission, record.confidence) == asked:
-                return record
+        for shown in tx.fold(self.ladder.holdout_id).shown_of("interval"):
+            if (shown.ladder, shown.submission, shown.confidence) == asked:
+                return shown
         return None
 
-    def certificate(self, recorded: IntervalRecord | None) -> ScoreCertificate:
+    def certificate(self, recorded: Shown | None) -> ScoreCertificate:
         """Return the certificate on record, else that by the score alone, or why there is none."""
         if recorded is not None:
             return self.shown(recorded)
@@ -300,29 +290,32 @@ class Selection:
             "record and shows it, and certificates of later incumbents pay for that"
         )
 
-    def shown(self, record: IntervalRecord) -> ScoreCertificate:
+    def shown(self, record: Shown) -> ScoreCertificate:
         """Return a certificate as it was shown before."""
-        log_level = math.log1p(-record.confidence) - record.log_count - math.log(2.0)
+        level = record.confidence
+        assert level is not None
+        log_level = math.log1p(-level) - record.log_count - math.log(2.0)
         n = self.counted[self.ladder.id].n
-        ends = record.low, record.high
+        low, high = ends_of(record)
+        clipped = record.more["clipped"] and tuple(record.more["clipped"])
         return ScoreCertificate(
             score=self.score,
-            low=record.low,
-            high=record.high,
-            confidence=record.confidence,
+            low=low,
+            high=high,
+            confidence=level,
             submission=record.submission,
             bound=record.bound,
             log_count=record.log_count,
             assumptions=assumptions_of(
                 self.metric,
-                batch=record.place > 1,
+                batch=record.more["place"] > 1,
                 estimand=self.estimand,
             ),
             price=self.level.price,
             doubts=self.doubts,
-            clipping=clipping_of(self.metric, record.clipped, n),
-            clipped=record.clipped,
-            advice=narrowed_by(self.metric, self.score, ends, n, log_level),
+            clipping=clipping_of(self.metric, clipped, n),
+            clipped=clipped,
+            advice=narrowed_by(self.metric, self.score, (low, high), n, log_level),
             mean_over=self.estimand,
         )
 
@@ -386,6 +379,14 @@ class Selection:
         )
 
 
+def ends_of(shown: Shown) -> tuple[float, float]:
+    """Return the ends of an interval that was shown; an infinite one is on record as None."""
+    return (
+        -math.inf if shown.low is None else shown.low,
+        math.inf if shown.high is None else shown.high,
+    )
+
+
 def selection_of(
     tx: Transaction,
     ladder: LadderRecord,
@@ -394,47 +395,37 @@ def selection_of(
     level: Level | None = None,
     bars: Bars | None = None,
 ) -> Selection | ScoreCertificate:
-    """Read how the incumbent was selected; the arguments as for `certificate_of`.
-
-    Returns
-    -------
-    Selection or ScoreCertificate
-        The latter states why there is no certificate whatever the predictions are.
-    """
+    """Return what is known about the incumbent of a ladder, or why it cannot be certified."""
     level = registered(tx, ladder) if level is None else level
     chosen, confidence = tx.chosen(ladder), level.confidence
     if chosen is None:
         return uncertified("the ladder has no incumbent yet", confidence)
-    score = score_of(tx.released(ladder), metric)
-    asked = tx.asked(ladder.holdout_id).items()
-    by_then = {query for query, event in asked if event.position < chosen.position}
+    known, position = tx.fold(ladder.holdout_id), chosen.own.position
+    score = score_of(ladder.released, metric)
     bars = bars_on(tx, ladder.holdout_id) if bars is None else bars
-    others = others_of(tx, ladder.holdout_id, Moment(chosen.id))
+    others = others_of(tx, known.id, tx.lengths_at(known.id, position))
     used = (queries.ladder_id for queries in chosen.ladders)
-    weighted = weights is not None
+    weighted, by_then = weights is not None, known.revealed(position)
     counted = counted_ladders(
-        tx, ladder.holdout_id, used, chosen.until, by_then, others, bars, weighted=weighted
+        tx, known.id, used, chosen.lengths, by_then, others, bars, weighted=weighted
     )
-    kept = tx.holdout(ladder.holdout_id).n_reserve > 0
+    kept = tx.holdout(known.id).n_reserve > 0
     way = "; reserve_certificate() queries the reserve" if kept else ""
-    missing = _missing(tx, ladder, chosen.position, others, counted, way)
+    missing = _missing(tx, ladder, position, others, counted, way)
     if score is None and missing is None:
         missing = "it would show the released score; reveal does, when the search is over"
     if missing is not None:
         return uncertified(missing, confidence, ladder.incumbent, score)
     assert score is not None
-    # Positions are those of one holdout's chain, and a ladder of another may have the same.
-    own = {ladder.id: chosen.position} if chosen.batch is None else {}
+    alone, batch = chosen.own.batch is None, chosen.own.batch
     event = 1 + chosen.runs
-    for queries in chosen.events:
-        discloses = counted[queries.ladder_id].discloses
-        event += queries.queries if discloses else queries.alone
-    improved = (record for queries in chosen.ladders for record in queries.improved)
-    of_others = [record for record in improved if record.batch != chosen.batch]
-    # The first ladder of a holdout was there before anything was released of it.
-    on_request = not tx.ladders(ladder.holdout_id)[0].settings.shows_scores
+    for ladder_id, improved_alone, queries in chosen.events:
+        event += queries if counted[ladder_id].discloses else improved_alone
+    improved = [one for queries in chosen.ladders for one in queries.improved]
+    on_request = not tx.ladders(known.id)[0].settings.shows_scores
     requested = _requested(tx, ladder, bars, weighted=weighted) if on_request else None
-    size = 1 if chosen.batch is None else tx.batches.size(ladder.holdout_id, chosen)
+    size = 1 if alone else chosen.own.size
+    own = {ladder.id: position} if alone else {}
     transcript = Transcript(
         chosen.before,
         min(chosen.place, size or chosen.place),  # repeats have a place as well
@@ -443,24 +434,23 @@ def selection_of(
             for queries in chosen.ladders
             if queries.count
         ),
-        others.log_values + _shown_before(tx, ladder, chosen.position),
+        others.log_values + sum(known.prices(position)),
         size,
         event,
-        _orders(tx, ladder.holdout_id, of_others, others),
+        _orders(tx, chosen.lengths, (one for one in improved if one.batch != batch)),
         on_request,
         None if requested is None else requested.request,
     )
-    amended = amended_before(tx, ladder.holdout_id, chosen.position, weights)
-    doubts = doubts_about(tx, ladder.holdout_id)
+    amended = amended_before(tx, known.id, position, weights)
     return Selection(
         *(ladder, metric, weights, level, score, transcript, counted, amended, way, chosen),
-        *(doubts, requested, tx.holdout(ladder.holdout_id).estimand),
+        *(doubts_about(tx, known.id), requested, tx.holdout(known.id).estimand),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Requested:
-    """The request for an incumbent's score, and what each ladder had shown before it."""
+    """The request for the incumbent's score, with the queries that are counted for it."""
 
     request: Request
     queries: tuple[LadderQueries, ...]
@@ -470,37 +460,29 @@ class Requested:
 def _requested(
     tx: Transaction, ladder: LadderRecord, bars: Bars, *, weighted: bool
 ) -> Requested | None:
-    """Return the request for the incumbent's score, if all that was shown before is counted."""
-    asked = tx.asked(ladder.holdout_id)
-    event = asked.get((ladder.id, ladder.incumbent or 0))
-    if event is None:
+    """Return the request for the incumbent's score; None where what came before is not counted."""
+    position, known = ladder.revealed.get(ladder.incumbent or 0), tx.fold(ladder.holdout_id)
+    if position is None:
         return None
-    before = {query for query, earlier in asked.items() if earlier.position < event.position}
-    others = others_of(tx, ladder.holdout_id, Moment(event.after + 1))
-    holdouts = [ladder.holdout_id, *(other.holdout_id for other in others.holdouts)]
-    queries = tuple(one for one in tx.answered(holdouts, event.after) if one.count)
+    before = known.revealed(position)
+    lengths = {known.id: position, **tx.lengths_at(known.id, position)}
+    others = others_of(tx, known.id, lengths)
+    queries = tuple(one for one in tx.answered(lengths) if one.count)
     used = (one.ladder_id for one in queries)
-    counted = counted_ladders(
-        *(tx, ladder.holdout_id, used, event.after, before, others, bars), weighted=weighted
-    )
-    if _missing(tx, ladder, event.position, others, counted, "") is not None:
+    counted = counted_ladders(tx, known.id, used, lengths, before, others, bars, weighted=weighted)
+    if _missing(tx, ladder, position, others, counted, "") is not None:
         return None
-    improved = [record for one in queries for record in one.improved]
     request = Request(
         len(before) + 1,
         tuple(counted[one.ladder_id].transcript(one) for one in queries),
-        others.log_values + _shown_before(tx, ladder, event.position),
-        _orders(tx, ladder.holdout_id, improved, others),
+        others.log_values + sum(known.prices(position)),
+        _orders(tx, lengths, (record for one in queries for record in one.improved)),
     )
     return Requested(request, queries, counted)
 
 
 def shown_beside(tx: Transaction, ladder: LadderRecord) -> float:
-    """Return the code length of all that was shown of some rows beside one ladder's decisions.
-
-    A gate pays for it (docs/background/decisions.md, theorem 4): what was shown is part of the
-    transcript that a candidate may depend on. Infinity where it cannot be counted.
-    """
+    """Return what was shown of the rows beside the decisions of a gate, in nats."""
     length = shown_by_now(tx, ladder, but_decisions=True)
     return math.inf if isinstance(length, str) else length
 
@@ -508,66 +490,40 @@ def shown_beside(tx: Transaction, ladder: LadderRecord) -> float:
 def shown_by_now(
     tx: Transaction, ladder: LadderRecord, *, but_decisions: bool = False
 ) -> float | str:
-    """Return the code length of all that was shown of the rows of a ladder by now.
-
-    Parameters
-    ----------
-    tx : Transaction
-    ladder : LadderRecord
-        As read under lock.
-    but_decisions : bool, default=False
-        Whether the ladder is a gate whose own decisions are left out.
-
-    Returns
-    -------
-    float or str
-        In nats; or why it cannot be counted.
-    """
-    last, asked = tx.chains.latest(), tx.asked(ladder.holdout_id)
-    others = others_of(tx, ladder.holdout_id, Moment(last + 1))
-    bars = bars_on(tx, ladder.holdout_id)
-    holdouts = [ladder.holdout_id, *(other.holdout_id for other in others.holdouts)]
-    queries = tuple(one for one in tx.answered(holdouts, last) if one.count)
+    """Return what was shown of a ladder's rows by now, in nats, or why that cannot be counted."""
+    known, lengths = tx.fold(ladder.holdout_id), tx.lengths(ladder.holdout_id)
+    others = others_of(tx, known.id, lengths)
+    bars = bars_on(tx, known.id)
+    queries = tuple(one for one in tx.answered(lengths) if one.count)
     used = (one.ladder_id for one in queries)
     counted = counted_ladders(
-        *(tx, ladder.holdout_id, used, last, set(asked), others, bars), weighted=False
+        tx, known.id, used, lengths, known.revealed(), others, bars, weighted=False
     )
-    # Whatever is on record by now came before.
     missing = _missing(tx, ladder, sys.maxsize, others, counted, "")
     if missing is not None:
         return missing
-    length = others.log_values + _shown_before(tx, ladder, sys.maxsize)
+    length = others.log_values + sum(known.prices())
     own = ladder.id if but_decisions else None
     for one in queries:
         flags, values = counted[one.ladder_id].transcript(one).lengths()
         length += values if one.ladder_id == own else flags + values
-    improved = [record for one in queries for record in one.improved]
-    # A gate judges its own batches in their order.
-    beside = [record for record in improved if record.ladder_id != own]
-    return length + _orders(tx, ladder.holdout_id, beside, others)
+    improved = (record for one in queries for record in one.improved)
+    beside = (record for record in improved if record.ladder_id != own)
+    return length + _orders(tx, lengths, beside)
 
 
-def _shown_before(tx: Transaction, ladder: LadderRecord, position: int) -> float:
-    """Return what estimates and intervals showed before a link of the chain, in nats."""
-    shown = tx.batches.shown(ladder.holdout_id)
-    return sum(one.log_values for one in shown if one.position < position)
-
-
-def _orders(
-    tx: Transaction, holdout_id: int, improved: Iterable[ImprovementRecord], others: Others
-) -> float:
+def _orders(tx: Transaction, lengths: Mapping[int, int], improved: Iterable[Improvement]) -> float:
     """Return what was shown by which members of announced batches were judged first, in nats."""
     batches = [(one.ladder_id, one.batch) for one in improved if one.batch is not None]
     if not batches:
         return 0.0
-    # A ladder judges the best of its own members first.
-    members = tx.batches.members([holdout_id, *(one.holdout_id for one in others.holdouts)])
+    members = tx.members(lengths)
     return sum(math.log(members.get(batch, 1)) for batch in batches)
 
 
 def doubts_about(tx: Transaction, holdout_id: int) -> tuple[str, ...]:
     """Return which assumptions of a certificate are in doubt by what is on record."""
-    signs = tx.grouped(holdout_id) if tx.holdout(holdout_id).estimand is None else ()
+    signs = tx.fold(holdout_id).grouped() if tx.holdout(holdout_id).estimand is None else ()
     states = all(STATED_BY in sign for sign in signs)
     return (INDEPENDENT + " (which an account states)" * states,) if signs else ()
 
@@ -581,15 +537,14 @@ def _missing(
     way: str,
 ) -> str | None:
     """Return why what was released cannot be counted, if so, and what can be done about it."""
-    for event in tx.events(ladder.holdout_id, "opened"):
-        if event.position < position:
-            return (
-                "an audit had shown raw scores of this holdout before the incumbent was submitted"
-                + way
-            )
-    for restored, _ in tx.restorings(ladder.holdout_id):
-        if restored < position:
-            return AN_OLDER_COPY
+    known = tx.fold(ladder.holdout_id)
+    opened = (one.opened_at for one in known.ladders.values() if one.opened_at is not None)
+    if any(at < position for at in opened):
+        return (
+            "an audit had shown raw scores of this holdout before the incumbent was submitted" + way
+        )
+    if any(restored < position for restored, _ in known.restored):
+        return AN_OLDER_COPY
     if others.missing is not None:
         # What was revealed of the others may be of the reserve's rows, too.
         return f"{others.missing} before the incumbent was submitted"

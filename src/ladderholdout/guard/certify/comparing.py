@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
@@ -15,14 +14,17 @@ from ladderholdout.certificates import assumptions_of, bound_of, certify_differe
 from ladderholdout.certificates.codes import event_length
 from ladderholdout.certificates.comparisons import FAMILY
 from ladderholdout.errors import HoldoutConflict, InvalidArgument
-from ladderholdout.guard.certify.certification import Level, level_of, shown_by_now
-from ladderholdout.guard.containment import without_autologging, without_frames
+from ladderholdout.guard.certify.certification import Level, ends_of, level_of, shown_by_now
+from ladderholdout.guard.certify.on_record import Question, finite, on_record
+from ladderholdout.guard.containment import without_frames
 from ladderholdout.guard.opening import check_predictions
 from ladderholdout.guard.query import Guard, LedgerLadder, refuse_beyond
 from ladderholdout.guard.shown import Comparison, Decision, Release
-from ladderholdout.ledger import LadderRecord, Transaction, digests_of
-from ladderholdout.ledger.batches import ComparisonRecord
-from ladderholdout.ledger.records import now
+from ladderholdout.ledger.arrays import digests_of
+from ladderholdout.ledger.events import Shown
+from ladderholdout.ledger.fold import LadderRecord
+from ladderholdout.ledger.log import now
+from ladderholdout.ledger.transaction import Transaction
 from ladderholdout.metrics import Metric
 
 
@@ -48,15 +50,7 @@ def compared(
         if reason is not None:
             raise HoldoutConflict(f"Nothing was compared: {reason}.")
         level = level_of(ladder, confidence)
-        while True:
-            ask = partial(_asking, guard=guard, sides=sides, level=level, per_day=per_day)
-            asked = ladder.read(ask)
-            if isinstance(asked, Comparison):
-                return asked
-            version, noted = guard.labelled.version, _worked_out(guard, asked)
-            # What another process showed meanwhile is to be counted: it is read again.
-            if not ladder.write(partial(_record, asked=asked, noted=noted, version=version)):
-                guard.reload()
+    return on_record(ladder, partial(_asking, sides=sides, level=level, per_day=per_day))
 
 
 def _why_not(guard: Guard) -> str | None:
@@ -71,47 +65,34 @@ def _why_not(guard: Guard) -> str | None:
     return None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Question:
-    """What is compared, after what was shown."""
-
-    ladder: LadderRecord
-    digests: tuple[str, str]
-    numbers: tuple[int | None, int | None]
-    predictions: tuple[NDArray[Any], NDArray[Any]]
-    level: Level
-    number: int
-    shown: float
-
-
 def _asking(
     tx: Transaction,
     ladder: LadderRecord,
-    *,
     guard: Guard,
+    *,
     sides: _Sides,
     level: Level,
     per_day: int | None,
-) -> Comparison | _Question:
-    """Return the comparison on record, or what it has to be worked out from."""
+) -> Comparison | Question:
+    """Return the comparison if it is on record, else what it has to be worked out from."""
     holdout = tx.holdout(ladder.holdout_id)
     models = [_predictions(tx, ladder, guard, side) for side in sides]
     digests = [digests_of(holdout.secret, values, holdout.reserve)[0] for values in models]
-    known = tx.batches.comparisons(ladder.holdout_id)
+    known = list(tx.fold(ladder.holdout_id).shown_of("comparison"))
     numbers = sides[0].number, sides[1].number
     if holdout.retired is not None and None in numbers:
-        # Whoever made them may have fitted models on these rows since.
         raise HoldoutConflict(
             f"Nothing was compared: {holdout.name!r} takes no submissions any more, so only two "
             "of its submissions are compared. Give their numbers: holdout.compare(2, 1)."
         )
-    for record in known:
-        if (record.ladder_id, record.confidence) != (ladder.id, level.confidence):
+    for shown in known:
+        if (shown.ladder, shown.confidence) != (ladder.id, level.confidence):
             continue
-        for pair, turned in (((record.first, record.second), False), (_turned(record), True)):
-            if pair == tuple(digests):
-                return _comparison(record, guard.metric, holdout.estimand, numbers, turned)
-    budget, own = ladder.settings.budget, sum(record.ladder_id == ladder.id for record in known)
+        pair = [shown.more["first"], shown.more["second"]]
+        for turned in (False, True):
+            if (pair[::-1] if turned else pair) == digests:
+                return _comparison(shown, guard.metric, holdout.estimand, numbers, turned)
+    budget, own = ladder.settings.budget, sum(shown.ladder == ladder.id for shown in known)
     if budget is not None and own + ladder.state["releases"] >= budget:
         raise HoldoutConflict(
             f"Nothing was compared: releases and comparisons of this ladder have used up its "
@@ -119,28 +100,41 @@ def _asking(
             "before is shown again."
         )
     refuse_beyond(tx, ladder, per_day)
-    shown = shown_by_now(tx, ladder)
-    if isinstance(shown, str):
-        raise HoldoutConflict(f"Nothing was compared: {shown}.")
-    return _Question(
-        ladder,
-        (digests[0], digests[1]),
-        numbers,
-        (models[0], models[1]),
-        level,
-        len(known) + 1,
-        shown,
-    )
+    price = shown_by_now(tx, ladder)
+    if isinstance(price, str):
+        raise HoldoutConflict(f"Nothing was compared: {price}.")
+    number = len(known) + 1
 
+    def work() -> Shown:
+        first, second = (guard.scored(guard.part, values) for values in models)
+        log_count = event_length(number) + price + level.price
+        difference = certify_difference(
+            guard.metric, first, second, log_count, confidence=level.confidence
+        )
+        return Shown(
+            what="comparison",
+            ladder=ladder.id,
+            confidence=difference.confidence,
+            low=finite(difference.low),
+            high=finite(difference.high),
+            bound=difference.bound,
+            log_count=difference.log_count,
+            log_values=difference.log_values,
+            more={
+                "first": digests[0],
+                "second": digests[1],
+                "numbers": list(numbers),
+                "time": now().isoformat(),
+            },
+        )
 
-def _turned(record: ComparisonRecord) -> tuple[str, str]:
-    return record.second, record.first
+    # What another process showed meanwhile is to be counted: then it is asked again.
+    return Question((number, price), work)
 
 
 def _predictions(
     tx: Transaction, ladder: LadderRecord, guard: Guard, side: Compared
 ) -> NDArray[Any]:
-    """Return the predictions of one side, in the order of the content."""
     if side.number is None:
         assert side.predictions is not None
         holdout = guard.holdout
@@ -149,9 +143,10 @@ def _predictions(
     if not 1 <= side.number <= ladder.submissions:
         allowed = f"the number of one of {ladder.submissions} submissions, or predictions"
         raise InvalidArgument("a submission", allowed, side.number)
-    (entry,) = tx.entries(ladder.id, after=side.number - 1, limit=1)
-    number = entry.repeat_of or side.number
-    stored = tx.batches.predictions_of(ladder.id, number)
+    entry = tx.submission(ladder.id, side.number)
+    if entry.repeat_of is not None:
+        entry = tx.submission(ladder.id, entry.repeat_of)
+    stored = tx.predictions(ladder, entry.number)
     if stored is None:
         raise InvalidArgument(
             "a submission",
@@ -159,67 +154,24 @@ def _predictions(
             side.number,
             "Give its predictions instead of its number.",
         )
-    if number != side.number:
-        (entry,) = tx.entries(ladder.id, after=number - 1, limit=1)
     check_predictions(tx.holdout(ladder.holdout_id), entry, stored)
     return stored
 
 
-def _worked_out(guard: Guard, asked: _Question) -> dict[str, Any]:
-    """Return what is to be noted of the comparison."""
-    with without_autologging():
-        first, second = (guard.scored(guard.part, values) for values in asked.predictions)
-        difference = certify_difference(
-            guard.metric,
-            first,
-            second,
-            event_length(asked.number) + asked.shown + asked.level.price,
-            confidence=asked.level.confidence,
-        )
-    return {
-        "first": asked.digests[0],
-        "second": asked.digests[1],
-        "numbers": list(asked.numbers),
-        "confidence": difference.confidence,
-        "low": difference.low if math.isfinite(difference.low) else None,
-        "high": difference.high if math.isfinite(difference.high) else None,
-        "bound": difference.bound,
-        "log_count": difference.log_count,
-        "log_values": difference.log_values,
-        "time": now().isoformat(),
-    }
-
-
-def _record(
-    tx: Transaction,
-    ladder: LadderRecord,
-    *,
-    asked: _Question,
-    noted: dict[str, Any],
-    version: int,
-) -> bool:
-    """Record a comparison unless something changed meanwhile; False where labels did."""
-    if tx.chains.end(ladder.holdout_id).labels_version != version:
-        return False
-    known = len(tx.batches.comparisons(ladder.holdout_id))
-    if known + 1 == asked.number and shown_by_now(tx, ladder) == asked.shown:
-        tx.batches.note_comparison(ladder, noted)
-    return True
-
-
 def _comparison(
-    record: ComparisonRecord,
+    shown: Shown,
     metric: Metric,
     estimand: str | None,
     numbers: tuple[int | None, int | None],
     turned: bool,
 ) -> Comparison:
-    """Return a comparison as it was shown, from the side from which it is asked for."""
-    low, high = (-record.high, -record.low) if turned else (record.low, record.high)
+    low, high = ends_of(shown)
+    low, high = (-high, -low) if turned else (low, high)
     assumptions = assumptions_of(metric, estimand=estimand)
+    assert shown.confidence is not None
     return Comparison(
-        *(*numbers, low, high, record.confidence, record.bound, record.log_count),
-        *(record.log_values, (*assumptions, FAMILY), metric.clipping),
+        *(*numbers, low, high, shown.confidence, shown.bound, shown.log_count),
+        *(shown.log_values, (*assumptions, FAMILY), metric.clipping),
     )
 
 

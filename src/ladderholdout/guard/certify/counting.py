@@ -11,6 +11,7 @@ from typing import TypeAlias
 import numpy as np
 
 from ladderholdout.certificates import (
+    COUNT_NOISE,
     Grid,
     LadderTranscript,
     grid_of,
@@ -18,14 +19,11 @@ from ladderholdout.certificates import (
     ladder_transcript,
 )
 from ladderholdout.guard.certify.others import Others, named_as
-from ladderholdout.ledger import (
-    ImprovementRecord,
-    LadderQueries,
-    LadderRecord,
-    LadderSettings,
-    Transaction,
-)
-from ladderholdout.ledger.replay import rules_of, stored_metric
+from ladderholdout.ledger.counts import LadderQueries
+from ladderholdout.ledger.events import LadderSettings
+from ladderholdout.ledger.fold import Improvement, LadderRecord
+from ladderholdout.ledger.rules import rules_of, stored_metric
+from ladderholdout.ledger.transaction import Transaction
 from ladderholdout.mechanisms import MECHANISMS, Evidence, Mechanism, RankLadder
 from ladderholdout.mechanisms.arithmetic import HALFWAY
 from ladderholdout.mechanisms.base import counting_of
@@ -72,7 +70,7 @@ def bars_of(tx: Transaction, ladder: LadderRecord) -> dict[int, float]:
     bars = {}
     state, unused = rule.start(1), np.random.default_rng(0)
     for entry in tx.entries(ladder.id):
-        if entry.improved and entry.repeat_of is None and entry.risk is not None:
+        if entry.improved and entry.repeat_of is None:
             account = entry.context["account"]
             bar = rule.to_beat(state, account)
             if bar is not None:
@@ -144,7 +142,7 @@ class CountedLadder:
             self._number(query.risk) if numbered else 0 for _, query in self._shown(queries)
         )
 
-    def _shown(self, queries: LadderQueries) -> list[tuple[int, ImprovementRecord]]:
+    def _shown(self, queries: LadderQueries) -> list[tuple[int, Improvement]]:
         """Return the improvements whose value was shown, and how many there were up to each."""
         return [
             (releases, query)
@@ -210,7 +208,7 @@ def counted_ladders(
     tx: Transaction,
     holdout_id: int,
     used: Iterable[int],
-    until: int,
+    lengths: Mapping[int, int],
     asked: Set[tuple[int, int]],
     others: Others,
     bars: Bars,
@@ -225,8 +223,8 @@ def counted_ladders(
     holdout_id : int
     used : iterable of int
         The ids of the ladders.
-    until : int
-        The id of the last submission that counts.
+    lengths : mapping
+        How long the chains of these holdouts were.
     asked : set of (ladder id, number)
         The values of the holdout's own ladders that were shown on demand.
     others : Others
@@ -248,7 +246,9 @@ def counted_ladders(
             if ladder.id in used:
                 # Whether rows of another holdout have weights is not in the ledger: what was
                 # released shows it.
-                plain = tx.is_on_grid(ladder.id, until, n) if named else not weighted
+                plain = not weighted
+                if named:
+                    plain = tx.is_on_grid(ladder.id, lengths[holdout], n, COUNT_NOISE)
                 entry = _counted_ladder(ladder.settings, n, shown, not plain, bars[ladder.id])
                 if named:
                     entry = replace(entry, of=f" of {named}", counts=False)

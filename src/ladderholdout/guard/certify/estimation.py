@@ -5,7 +5,6 @@ from __future__ import annotations
 import hmac
 import math
 import time
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ladderholdout.estimates import Correction, Stopping, corrected
-from ladderholdout.guard.containment import without_autologging, without_frames
+from ladderholdout.guard.certify.on_record import Question, on_record
 from ladderholdout.guard.opening import check_predictions
 from ladderholdout.guard.query import Guard, LedgerLadder
 from ladderholdout.guard.shown import (
@@ -24,14 +23,10 @@ from ladderholdout.guard.shown import (
     estimate_on_record,
     why_not_estimated,
 )
-from ladderholdout.ledger import (
-    Entry,
-    EstimateRecord,
-    HoldoutRecord,
-    LadderRecord,
-    Transaction,
-)
-from ladderholdout.ledger.replay import rules_of
+from ladderholdout.ledger.events import Shown, Submitted
+from ladderholdout.ledger.fold import LadderRecord
+from ladderholdout.ledger.rules import rules_of
+from ladderholdout.ledger.transaction import Transaction
 from ladderholdout.metrics import Metric
 from ladderholdout.metrics.scales import Scale, scale_of
 
@@ -45,76 +40,44 @@ _PATIENCE = 2.0
 LEAST_OF_A_CLASS = 10
 
 
-@dataclass(frozen=True, slots=True)
-class _Question:
-    """What is to be estimated: the winner among these submissions, unless something is missing."""
-
-    ladder: LadderRecord
-    reason: str | None = None
-    batch: str | None = None
-    entries: tuple[Entry, ...] = ()
-    predictions: tuple[NDArray[Any], ...] = ()
-    stopping: Stopping | None = None
-    announced: bool = False
-    # What was shown of it before.
-    known: EstimateRecord | None = None
-
-    def refused(self) -> Estimate:
-        return Estimate(None, ESTIMATED_BY, 0, self.batch, len(self.entries), self.reason)
-
-
 def estimate(ladder: LedgerLadder) -> Estimate:
     """Correct the incumbent's score for the selection; see `LadderHoldout.estimate`."""
-    with without_frames:
-        guard = ladder.guard()
-        while True:
-            asked = ladder.read(_asking)
-            if asked.reason is not None:
-                return asked.refused()
-            if asked.known is not None:
-                return estimate_of(asked.known, guard.metric)
-            # It takes its time, and nobody else should have to wait for it.
-            version, noted = guard.labelled.version, _worked_out(guard, asked)
-            if not ladder.write(partial(_record, asked=asked, noted=noted, version=version)):
-                guard.reload()
+    return on_record(ladder, _asking)
 
 
-def _asking(tx: Transaction, ladder: LadderRecord) -> _Question:
-    """Read the batch; where there is no estimate, return why."""
+def _asking(tx: Transaction, ladder: LadderRecord, guard: Guard) -> Estimate | Question:
+    """Return the estimate if it is on record, or why there is none, else the batch."""
     reason, entries = why_not_estimated(tx, ladder)
     batch = entries[0].batch if entries else None
     if reason is not None:
-        return _Question(ladder, reason, batch, entries)
+        return Estimate(None, ESTIMATED_BY, 0, batch, len(entries), reason)
     if (known := estimate_on_record(tx, ladder, len(entries))) is not None:
-        return _Question(ladder, None, batch, entries, known=known)
-    predictions = _predictions(tx, ladder, entries, tx.holdout(ladder.holdout_id))
+        return estimate_of(known, guard.metric)
+    predictions = _predictions(tx, ladder, entries)
     if predictions is None:
-        return _Question(
-            ladder,
-            f"not all predictions of this batch were kept (they were too many): {OTHERWISE}",
-            batch,
-            entries,
-        )
-    announced = batch is not None and batch in tx.batches.sizes([ladder.holdout_id])
-    return _Question(ladder, None, batch, entries, predictions, _stopping(entries), announced)
+        reason = f"not all predictions of this batch were kept (they were too many): {OTHERWISE}"
+        return Estimate(None, ESTIMATED_BY, 0, batch, len(entries), reason)
+    announced = batch in tx.fold(ladder.holdout_id).sizes
+    work = partial(_worked_out, guard, ladder, entries, predictions, announced=announced)
+    return Question((ladder.incumbent, ladder.submissions), work)
 
 
 def _predictions(
-    tx: Transaction, ladder: LadderRecord, entries: tuple[Entry, ...], holdout: HoldoutRecord
-) -> tuple[NDArray[Any], ...] | None:
-    """Return what was predicted in each submission; None where not all of it was kept."""
-    kept = tx.batches.kept(ladder.id)
-    if len(entries) == 1 and entries[0].batch is None:
-        stored = tx.incumbent_predictions(ladder.id)
-        kept = {} if stored is None else {entries[0].number: stored}
-    if any(entry.number not in kept for entry in entries):
-        return None
+    tx: Transaction, ladder: LadderRecord, entries: tuple[Submitted, ...]
+) -> list[NDArray[Any]] | None:
+    """Return what was predicted in each submission; None if not all of it was kept."""
+    holdout, kept = tx.holdout(ladder.holdout_id), []
+    alone = len(entries) == 1 and entries[0].batch is None
     for entry in entries:
-        check_predictions(holdout, entry, kept[entry.number])
-    return tuple(kept[entry.number] for entry in entries)
+        stored = tx.predictions(ladder, entry.number) if alone or entry.candidate else None
+        if stored is None:
+            return None
+        check_predictions(holdout, entry, stored)
+        kept.append(stored)
+    return kept
 
 
-def _stopping(entries: tuple[Entry, ...]) -> Stopping | None:
+def _stopping(entries: tuple[Submitted, ...]) -> Stopping | None:
     """Return the rule by which a training run stopped, where the batch is its rounds."""
     rules = {tuple(entry.context.get("stopping", ())) for entry in entries}
     if len(rules) == 1 and (rule := rules.pop()):
@@ -122,28 +85,34 @@ def _stopping(entries: tuple[Entry, ...]) -> Stopping | None:
     return None
 
 
-def _worked_out(guard: Guard, asked: _Question) -> dict[str, Any]:
-    """Return what is to be noted: a corrected risk, or why there is none, and what it costs."""
-    # The labels decide whether there is an estimate. A code fixed in advance gives a half to all
-    # estimates and a quarter to each reason ("Corrected scores" in docs/background/certificates).
-    # A mean of losses over rows without weights always has an estimate.
+def _worked_out(
+    guard: Guard,
+    ladder: LadderRecord,
+    entries: tuple[Submitted, ...],
+    predictions: list[NDArray[Any]],
+    *,
+    announced: bool,
+) -> Shown:
+    """Return the corrected score, or why the labels allow none."""
     may_fail = not guard.metric.is_mean or guard.part.weights is not None
+    # Its certificate would show a score, the number of its grid, or that there is none.
     risk, refused, price = None, _too_rare(guard), math.log(4.0)
     if refused is None:
-        found = _corrected(guard, asked)
+        found = _corrected(guard, ladder, entries, predictions, announced=announced)
         if found is None:
             refused = f"{guard.metric.name} has no value on too many of the draws of these rows"
         else:
             risk, values = on_grid(found.corrected, guard.metric, guard.holdout.n_ladder)
             price = math.log(values) + may_fail * math.log(2.0)
-    return {
-        "submission": asked.ladder.incumbent,
-        "submissions": len(asked.entries),
-        "batch": asked.batch,
-        "risk": risk,
-        "log_values": price,
-        "refused": refused,
-    }
+    more = {"risk": risk, "refused": refused}
+    more |= {"submissions": len(entries), "batch": entries[0].batch}
+    return Shown(
+        what="estimate",
+        ladder=ladder.id,
+        submission=ladder.incumbent,
+        log_values=price,
+        more=more,
+    )
 
 
 def _too_rare(guard: Guard) -> str | None:
@@ -161,35 +130,41 @@ def _too_rare(guard: Guard) -> str | None:
     )
 
 
-def _corrected(guard: Guard, asked: _Question) -> Correction | None:
+def _corrected(
+    guard: Guard,
+    ladder: LadderRecord,
+    entries: tuple[Submitted, ...],
+    predictions: list[NDArray[Any]],
+    *,
+    announced: bool,
+) -> Correction | None:
     metric, part = guard.metric, guard.part
-    rules = rules_of(asked.ladder.settings)
-    winner = [one.number for one in asked.entries].index(asked.ladder.incumbent or 0)
-    with without_autologging(), _Shown("Estimating") as progress:
-        # A key of its own: the streams of the holdout's secret are the ladder's noise.
+    rules = rules_of(ladder.settings)
+    winner = [entry.number for entry in entries].index(ladder.incumbent or 0)
+    with _Bar("Estimating") as progress:
         return corrected(
             metric,
             rules,
             part.targets,
-            [part.of(one) for one in asked.predictions],
+            [part.of(values) for values in predictions],
             winner=winner,
             weights=part.weights,
             groups=None if part.groups is None else part.groups.codes,
-            stopping=asked.stopping,
-            best_first=asked.announced,
+            stopping=_stopping(entries),
+            best_first=announced,
             secret=hmac.digest(guard.holdout.secret, b"estimate", "sha256"),
             progress=progress,
         )
 
 
-class _Shown:
+class _Bar:
     """How much of some work is done: a bar after two seconds, where somebody looks on."""
 
     def __init__(self, what: str) -> None:
         self._what, self._begun = what, time.monotonic()
         self._bar: Progress | None = None
 
-    def __enter__(self) -> _Shown:
+    def __enter__(self) -> _Bar:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -248,17 +223,3 @@ def on_grid(risk: float, metric: Metric, n: int) -> tuple[float, int]:
     elif metric.root:
         risk = max(risk, 0.0)
     return scale.nearest(risk, n), scale.values(n, limits)
-
-
-def _record(
-    tx: Transaction, ladder: LadderRecord, asked: _Question, noted: dict[str, Any], version: int
-) -> bool:
-    """Record an estimate unless something changed meanwhile; False where labels did."""
-    if tx.chains.end(ladder.holdout_id).labels_version != version:
-        return False
-    # Where nothing was submitted meanwhile, the incumbent is the same unless it was withdrawn.
-    before = asked.ladder.incumbent, asked.ladder.submissions
-    same = (ladder.incumbent, ladder.submissions) == before
-    if same and estimate_on_record(tx, ladder, len(asked.entries)) is None:
-        tx.batches.note_estimate(ladder, noted)
-    return True

@@ -26,18 +26,15 @@ from ladderholdout.certificates.finals import OF_PAIRS
 from ladderholdout.certificates.targeted_bets import ordered_mean_evidence
 from ladderholdout.errors import HoldoutConflict, InvalidArgument
 from ladderholdout.guard.certify.certification import Level, price_of_others
-from ladderholdout.guard.certify.others import Moment
-from ladderholdout.guard.containment import without_autologging, without_frames
+from ladderholdout.guard.certify.on_record import Question, on_record
 from ladderholdout.guard.opening import Part, check_predictions
 from ladderholdout.guard.query import Guard, LedgerLadder, note_shown
 from ladderholdout.guard.shown import AN_OLDER_COPY
-from ladderholdout.ledger import (
-    FinalsEntry,
-    FinalsRecord,
-    LadderRecord,
-    NewFinals,
-    Transaction,
-)
+from ladderholdout.ledger.events import FinalsHeld
+from ladderholdout.ledger.evidence import finals_shown, of_finals
+from ladderholdout.ledger.fold import LadderRecord
+from ladderholdout.ledger.log import now
+from ladderholdout.ledger.transaction import Transaction
 from ladderholdout.limits.intervals import LARGEST_SIDE
 from ladderholdout.metrics import Metric
 from ladderholdout.metrics.arrays import FloatArray
@@ -53,7 +50,7 @@ A repeat has the number of the first submission of its predictions.
 
 def finals_of(
     ladder: LedgerLadder, contestants: Contestants, level: Level, *, again: bool
-) -> FinalsRecord:
+) -> FinalsHeld:
     """Return the latest finals of a board; hold them where there are none, or once more.
 
     Parameters
@@ -67,82 +64,55 @@ def finals_of(
         Whether to hold finals although there are some.
     """
     note_shown()
-    with without_frames:
-        guard, known = ladder.guard(), 0
-        if again:
-            known = len(ladder.read(finals_on_record))
-        while True:
-            asked = ladder.read(
-                partial(_asking, guard=guard, contestants=contestants, level=level, known=known)
-            )
-            if isinstance(asked, FinalsRecord):
-                return asked
-            version, new = guard.labelled.version, _worked_out(guard, asked, level)
-            if not ladder.write(partial(_noted, asked=asked, new=new, version=version)):
-                guard.reload()
+    known = len(ladder.read(finals_on_record)) if again else 0
+    return on_record(ladder, partial(_asking, contestants=contestants, level=level, known=known))
 
 
-def finals_on_record(tx: Transaction, ladder: LadderRecord) -> tuple[FinalsRecord, ...]:
+def finals_on_record(tx: Transaction, ladder: LadderRecord) -> tuple[FinalsHeld, ...]:
     """Return the finals of a board, oldest first."""
-    held = tx.finals.all(ladder.holdout_id)
-    return tuple(record for record in held if record.ladder_id == ladder.id)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Question:
-    """What is compared, after what the reserve had shown."""
-
-    number: int
-    entries: tuple[FinalsEntry, ...]
-    predictions: tuple[NDArray[Any], ...]
-    released: tuple[float | None, ...]
-    log_count: float
-    amended: NDArray[np.bool_] | None
+    held = tx.fold(ladder.holdout_id).finals
+    return tuple(finals for _, finals in held if finals.ladder == ladder.id)
 
 
 def _asking(
     tx: Transaction,
     ladder: LadderRecord,
-    *,
     guard: Guard,
+    *,
     contestants: Contestants,
     level: Level,
     known: int,
-) -> FinalsRecord | _Question:
-    """Return the finals on record, or what they have to be worked out from."""
+) -> FinalsHeld | Question:
+    """Return the finals on record, or what is compared after what the reserve had shown."""
     held = finals_on_record(tx, ladder)
     if len(held) > known:
         return held[-1]
-    _refuse(guard, tx.holdout(ladder.holdout_id).name)
+    holdout = tx.holdout(ladder.holdout_id)
+    _refuse(guard, holdout.name)
     named = contestants(tx, ladder)
     if not 2 <= len(named) <= MOST_ENTRIES:
         raise InvalidArgument("entries", f"2 to {MOST_ENTRIES} submissions", len(named))
     number, shown = _price(tx, ladder)
-    read = [_entry(tx, *entry) for entry in named]
-    entries, predictions, released = zip(*read, strict=True)
-    amended, reserve = tx.amended(ladder.holdout_id), tx.holdout(ladder.holdout_id).reserve
-    return _Question(
-        number,
-        tuple(entries),
-        tuple(predictions),
-        tuple(released),
-        event_length(number) + shown + level.price,
-        None if amended is None or reserve is None else amended[reserve],
-    )
+    entries = [_entry(tx, *entry) for entry in named]
+    amended, reserve = tx.amended(ladder.holdout_id), holdout.reserve
+    if amended is not None and reserve is not None:
+        amended = amended[reserve]
+    log_count = event_length(number) + shown + level.price
+    work = partial(_worked_out, guard, ladder.id, number, entries, log_count, amended, level)
+    return Question((number, shown, [entry.name for entry in entries]), work)
 
 
 def _price(tx: Transaction, ladder: LadderRecord) -> tuple[int, float]:
-    """Return the number of new finals, and in nats what the reserve has shown before."""
-    holdout_id = ladder.holdout_id
-    if tx.restorings(holdout_id):
+    """Return the number of the next finals of a holdout, and what was shown of its reserve."""
+    known = tx.fold(ladder.holdout_id)
+    if known.restored:
         raise HoldoutConflict(f"No finals are held: {AN_OLDER_COPY}.")
-    others, missing = price_of_others(tx, holdout_id, Moment(tx.chains.latest() + 1, {}))
+    others, missing = price_of_others(tx, known.id, tx.lengths(known.id))
     if missing is not None:
         raise HoldoutConflict(f"No finals are held: {missing}.")
-    held, queries = tx.finals.all(holdout_id), tx.reserve.all(holdout_id)
-    shown = sum(query.log_values for query in queries)
-    shown += sum(record.shown.log_values for record in held)
-    return len(held) + 1, shown + others
+    shown = sum(query.log_values for _, query in known.looks)
+    shown += sum(finals.shown["log_values"] for _, finals in known.finals)
+    return len(known.finals) + 1, shown + others
 
 
 def _refuse(guard: Guard, name: str) -> None:
@@ -173,13 +143,20 @@ def _refuse(guard: Guard, name: str) -> None:
         )
 
 
-def _entry(
-    tx: Transaction, account: str, ladder_id: int, number: int
-) -> tuple[FinalsEntry, NDArray[Any], float | None]:
-    """Return an entry with its predictions, and its risk where the ladder released that."""
-    (entry,) = tx.entries(ladder_id, after=number - 1, limit=1)
-    stored = tx.batches.predictions_of(ladder_id, number)
-    if entry.withdrawn is not None:
+@dataclass(frozen=True, slots=True, eq=False)
+class _Entry:
+    """A submission that takes part, as `FinalsHeld` names it, with its predictions."""
+
+    name: tuple[str, int, int, str]
+    predictions: NDArray[Any]
+    released: float | None
+
+
+def _entry(tx: Transaction, account: str, ladder_id: int, number: int) -> _Entry:
+    ladder = tx.ladder(ladder_id)
+    submission = tx.submission(ladder_id, number)
+    stored = tx.predictions(ladder, number)
+    if ladder.why_withdrawn(submission) is not None:
         raise InvalidArgument("entries", "submissions that were not withdrawn", number)
     if stored is None:
         raise InvalidArgument(
@@ -188,81 +165,76 @@ def _entry(
             f"submission {number} of {account!r}",
             "Name one that improved, or leave the account's number out.",
         )
-    holdout = tx.holdout(tx.ladder(ladder_id).holdout_id)
-    check_predictions(holdout, entry, stored)
-    released = entry.risk if entry.improved else None
-    return FinalsEntry(account, ladder_id, number, entry.digest), stored, released
+    check_predictions(tx.holdout(ladder.holdout_id), submission, stored)
+    released = ladder.shown(submission) if submission.improved else None
+    return _Entry((account, ladder_id, number, submission.digest), stored, released)
 
 
-def _noted(
-    tx: Transaction, ladder: LadderRecord, *, asked: _Question, new: NewFinals, version: int
-) -> bool:
-    """Record finals unless something changed meanwhile; return whether labels did not."""
-    if tx.chains.end(ladder.holdout_id).labels_version != version:
-        return False
-    number, shown = _price(tx, ladder)
-    if number == asked.number and event_length(number) + shown <= asked.log_count:
-        tx.finals.add(ladder, number, new)
-    return True
-
-
-# -- measuring ------------------------------------------------------------------------
-
-
-def _worked_out(guard: Guard, asked: _Question, level: Level) -> NewFinals:
-    """Measure the entries on the reserve, and compare each with each."""
-    metric, reserve, log_count = guard.metric, guard.labelled.reserve, asked.log_count
+def _worked_out(
+    guard: Guard,
+    ladder: int,
+    number: int,
+    entries: list[_Entry],
+    log_count: float,
+    amended: NDArray[np.bool_] | None,
+    level: Level,
+) -> FinalsHeld:
+    """Compare the entries on the reserve."""
+    metric, reserve = guard.metric, guard.labelled.reserve
     assert reserve is not None
-    amended = asked.amended if asked.amended is not None and asked.amended.any() else None
+    amended = amended if amended is not None and amended.any() else None
     if amended is not None and not _is_paired(metric):
         raise HoldoutConflict(
             "No finals are held: labels of the reserve were amended before, and "
             f"{metric.name} is no mean of losses."
         )
-    n, count = len(reserve.targets), len(asked.entries)
+    n, count = len(reserve.targets), len(entries)
     grids = tuple(
         ReserveGrid(
             n,
             metric.released_range,
             drawn=not _counts(metric),
             scale=None if _counts(metric) else scale_of(metric),
-            released=released,
+            released=entry.released,
             ladder_rows=len(guard.part.targets),
-            query=asked.number,
+            query=number,
         )
-        for released in asked.released
+        for entry in entries
     )
     own = log_count + interval_price(count, paired=_is_paired(metric))
     log_side = min(math.log1p(-level.confidence) - own - math.log(2.0), LARGEST_SIDE)
-    with without_autologging():
-        losses, entries = [], []
-        for predictions in asked.predictions:
-            risk, loss = _risk(metric, reserve, predictions)
-            low = high = None
-            if risk is not None and not _counts(metric):
-                rows = guard.scored(reserve, predictions)
-                low, high = _ends(metric, rows, log_side, amended)
-            losses.append(loss)
-            entries.append((risk, low, high))
-        pairs = None
-        if _is_paired(metric):
-            log_level = math.log1p(-level.confidence) + math.log(OF_PAIRS) - log_count
-            target = math.log(max(count * (count - 1), 2)) - log_level
-            shown = np.array([risk for risk, _, _ in entries])
-            rng = reserve.order_rng()
-            pairs = _compared(metric, np.asarray(losses), shown, amended, target, rng)
-    risks, lows, highs = zip(*entries, strict=True)
+    losses, measured = [], []
+    for entry in entries:
+        risk, loss = _risk(metric, reserve, entry.predictions)
+        low = high = None
+        if risk is not None and not _counts(metric):
+            rows = guard.scored(reserve, entry.predictions)
+            low, high = _ends(metric, rows, log_side, amended)
+        losses.append(loss)
+        measured.append((risk, low, high))
+    pairs = None
+    if _is_paired(metric):
+        log_level = math.log1p(-level.confidence) + math.log(OF_PAIRS) - log_count
+        target = math.log(max(count * (count - 1), 2)) - log_level
+        shown = np.array([risk for risk, _, _ in measured])
+        rng = reserve.order_rng()
+        pairs = _compared(metric, np.asarray(losses), shown, amended, target, rng)
+    risks, lows, highs = zip(*measured, strict=True)
     share = 0.0 if amended is None else float(amended.mean())
     evidence = FinalsEvidence(grids, risks, lows, highs, pairs, share)
     bound = bound_of(metric)
     assert not isinstance(bound, str)
-    return NewFinals(
-        asked.entries,
-        evidence,
-        level.confidence,
-        f"{_test(metric)}{bound.name}" + (f", with {metric.clipping}" if metric.clip else ""),
-        log_count,
-        0 if amended is None else int(amended.sum()),
+    return FinalsHeld(
+        ladder=ladder,
+        number=number,
+        confidence=level.confidence,
+        bound=f"{_test(metric)}{bound.name}" + (f", with {metric.clipping}" if metric.clip else ""),
+        log_count=log_count,
+        amended=0 if amended is None else int(amended.sum()),
+        entries=tuple(entry.name for entry in entries),
+        evidence=of_finals(evidence),
+        shown=finals_shown(evidence.shown(level.confidence, log_count)),
+        time=now(),
     )
 
 

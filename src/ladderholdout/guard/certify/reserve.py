@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -33,48 +34,44 @@ from ladderholdout.guard.certify.certification import (
     level_of,
     price_of_others,
 )
-from ladderholdout.guard.certify.others import Moment
+from ladderholdout.guard.certify.on_record import Question, on_record
 from ladderholdout.guard.containment import without_autologging, without_frames
 from ladderholdout.guard.opening import Amended, Part, amended_before
 from ladderholdout.guard.query import Guard, LedgerLadder
 from ladderholdout.guard.shown import AN_OLDER_COPY, ScoreCertificate, uncertified
-from ladderholdout.ledger import (
-    LadderRecord,
-    ReserveEvidence,
-    ReserveQuery,
-    Transaction,
-)
+from ladderholdout.ledger.events import ReserveQueried
+from ladderholdout.ledger.evidence import ReserveEvidence
+from ladderholdout.ledger.fold import LadderRecord
+from ladderholdout.ledger.log import now
+from ladderholdout.ledger.transaction import Transaction
 from ladderholdout.mechanisms.rules import fresh_rng
 from ladderholdout.metrics import Metric
 from ladderholdout.metrics.scales import scale_of
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Asked:
-    """What a query would be about: an incumbent, after the queries there were.
+    """A query about an incumbent, after the queries and finals there were before it.
 
-    `finals` are the places of finals in the chain and what they showed, in nats;
-    `released` is the risk that the ladder has released of it, if it shows one; `others` is what
-    holdouts that share rows with this one had revealed before the answer, or
-    until now where there is none; `amended` is how many labels of the reserve were amended before;
-    `missing` states why there can be no certificate.
+    `answer` is the query on record with its position, `shown` what the reserve had shown before in
+    nats, and `others` what holdouts that share rows had revealed; `released` is the risk that the
+    ladder has released of it, if it shows one; `amended` is how many labels of the reserve were
+    amended before; `missing` states why there can be no certificate.
     """
 
     ladder: LadderRecord
     about: tuple[str | None, ...]
-    queries: tuple[ReserveQuery, ...]
-    finals: tuple[tuple[int, float], ...]
-    answer: ReserveQuery | None
-    released: float | None
-    others: float
-    amended: int
-    missing: str | None
+    number: int
+    answer: tuple[int, ReserveQueried] | None = None
+    released: float | None = None
+    shown: float = 0.0
+    others: float = 0.0
+    amended: int = 0
+    missing: str | None = None
 
-    def log_count(self, number: int, level: Level, position: float = math.inf) -> float:
-        """Return L of the query of a number, at a place of the chain: the level is over exp(L)."""
-        shown = sum(query.log_values for query in self.queries if query.number < number)
-        shown += sum(values for place, values in self.finals if place < position)
-        return reserve_log_count(number, shown) + self.others + level.price
+    def log_count(self, level: Level) -> float:
+        """Return L of the query: the level is over exp(L)."""
+        return reserve_log_count(self.number, self.shown) + self.others + level.price
 
 
 def certify(ladder: LedgerLadder, confidence: float | None) -> ScoreCertificate:
@@ -87,94 +84,87 @@ def certify(ladder: LedgerLadder, confidence: float | None) -> ScoreCertificate:
                 "with one, LadderHoldout(X, y, reserve=0.3, ...); for these rows "
                 "certificate() gives an interval."
             )
-        return _certify(ladder, guard, level_of(ladder, confidence))
-
-
-def _certify(ladder: LedgerLadder, guard: Guard, level: Level) -> ScoreCertificate:
-    asked, confidence = _answered(ladder, guard, level), level.confidence
-    if asked is None:
-        return uncertified("the ladder has no incumbent yet", confidence)
-    if asked.missing is not None:
-        return uncertified(asked.missing, confidence, asked.ladder.incumbent)
-    assert guard.reserve is not None
-    return _certificate(ladder, guard, guard.reserve, asked, level)
-
-
-def _answered(ladder: LedgerLadder, guard: Guard, level: Level) -> _Asked | None:
-    """Return the question with its answer in the ledger; None before the first release."""
-    while True:
-        asked, predictions = ladder.read(partial(_asking, level=level))
-        if asked is None or asked.answer is not None or asked.missing is not None:
-            return asked
-        assert predictions is not None
-        # A bootstrap takes its time, and nobody else should have to wait for it.
-        labelled = guard.labelled
-        assert labelled.reserve is not None
-        evidence = _measured(guard, labelled.reserve, predictions, asked, level)
-        record = partial(
-            _record, asked=asked, level=level, evidence=evidence, version=labelled.version
-        )
-        if not ladder.write(record):
-            guard.reload()
+        level = level_of(ladder, confidence)
+        asked = on_record(ladder, partial(_asking, level=level))
+        if asked.missing is not None:
+            return uncertified(asked.missing, level.confidence, asked.ladder.incumbent)
+        return _certificate(ladder, guard, guard.reserve, asked, level)
 
 
 def _asking(
-    tx: Transaction, ladder: LadderRecord, level: Level
-) -> tuple[_Asked | None, NDArray[Any] | None]:
-    asked = _ask(tx, ladder, level)
-    return asked, None if asked is None else tx.incumbent_predictions(ladder.id)
+    tx: Transaction, ladder: LadderRecord, guard: Guard, *, level: Level
+) -> _Asked | Question:
+    """Return the query with its answer on record, else what it has to be worked out from."""
+    asked, reserve, predictions = _ask(tx, ladder, level), guard.labelled.reserve, None
+    if asked.answer is not None or asked.missing is not None:
+        return asked
+    predictions = tx.incumbent_predictions(ladder.id)
+    assert predictions is not None and reserve is not None
+    by_rows = _is_by_rows(guard.metric, reserve, amended=asked.amended > 0)
+    about = asked.about, asked.number, asked.shown, asked.released, asked.amended
+    work = partial(_queried, guard, reserve, predictions, asked, level)
+    return Question((*about, asked.others if by_rows else None), work)
 
 
-def _record(
-    tx: Transaction,
-    ladder: LadderRecord,
-    asked: _Asked,
-    level: Level,
-    evidence: ReserveEvidence,
-    version: int,
-) -> bool:
-    """Record a query, unless another process queried it meanwhile, or the incumbent changed.
+def _ask(tx: Transaction, ladder: LadderRecord, level: Level) -> _Asked:
+    chosen, known = ladder.chosen, tx.fold(ladder.holdout_id)
+    if chosen is None:
+        return _Asked(ladder, (), 1, missing="the ladder has no incumbent yet")
+    settings = ladder.settings.metric, json.dumps(ladder.settings.metric_settings)
+    about = (*settings, chosen.digest, chosen.reserve_digest)
+    answer = None
+    for at, query in known.looks:
+        if query.about == about and query.evidence["confidence"] in (None, level.confidence):
+            answer = at, query
+            break
+    if answer is None and known.restored:
+        return _Asked(ladder, about, 1, missing=AN_OLDER_COPY)
+    position = math.inf if answer is None else answer[0]
+    lengths = tx.lengths(known.id)
+    if answer is not None:
+        lengths |= tx.lengths_at(known.id, answer[0])
+    others, missing = price_of_others(tx, known.id, lengths)
+    before = [query for at, query in known.looks if at < position]
+    shown: float = sum(query.log_values for query in before)
+    shown += sum(finals.shown["log_values"] for at, finals in known.finals if at < position)
+    return _Asked(
+        ladder,
+        about,
+        len(before) + 1,
+        answer,
+        chosen.risk if ladder.released is not None else None,
+        shown,
+        others,
+        amended_before(tx, known.id, position, None, reserve=True).count,
+        missing,
+    )
 
-    Returns whether it was measured with the labels as they are.
-    """
-    if tx.chains.end(ladder.holdout_id).labels_version != version:
-        return False
-    still = _ask(tx, ladder, level)
-    if still is None or still.missing is not None:
-        return True
-    # Limits that the rows gave are for what other holdouts had revealed by then.
-    others = still.others if evidence.bound else asked.others
-    if replace(still, ladder=asked.ladder, others=asked.others) == replace(asked, others=others):
-        tx.reserve.add(still.ladder, len(still.queries) + 1, evidence)
-    return True
 
-
-def _ask(tx: Transaction, ladder: LadderRecord, level: Level) -> _Asked | None:
-    if ladder.incumbent is None:
-        return None
-    about, queries = tx.reserve.about_incumbent(ladder), tx.reserve.all(ladder.holdout_id)
-    held = tx.finals.all(ladder.holdout_id)
-    finals = tuple((record.position, record.shown.log_values) for record in held)
-    answers = (query for query in queries if query.about == about)
-    answer = next((q for q in answers if q.confidence in (None, level.confidence)), None)
-    if answer is None and tx.restorings(ladder.holdout_id):
-        return _Asked(ladder, about, queries, finals, None, None, 0.0, 0, AN_OLDER_COPY)
-    last = tx.chains.latest() if answer is None else answer.after
-    moment = Moment(last + 1, {} if answer is None else dict(answer.others))
-    price, missing = price_of_others(tx, ladder.holdout_id, moment)
-    released = None
-    if tx.released(ladder) is not None:
-        (incumbent,) = tx.entries(ladder.id, after=ladder.incumbent - 1, limit=1)
-        released = incumbent.risk
-    position = None if answer is None else answer.position
-    amended = amended_before(tx, ladder.holdout_id, position, None, reserve=True).count
-    return _Asked(ladder, about, queries, finals, answer, released, price, amended, missing)
+def _queried(
+    guard: Guard, reserve: Part, predictions: NDArray[Any], asked: _Asked, level: Level
+) -> ReserveQueried:
+    """Measure an incumbent on the reserve."""
+    evidence = _measured(guard, reserve, predictions, asked, level)
+    low, risk, high = evidence.shown()
+    assert asked.ladder.incumbent is not None
+    return ReserveQueried(
+        ladder=asked.ladder.id,
+        number=asked.number,
+        submission=asked.ladder.incumbent,
+        about=asked.about,
+        evidence=json.loads(json.dumps(asdict(evidence))),
+        low=low,
+        risk=risk,
+        high=high,
+        log_values=evidence.price(),
+        time=now(),
+    )
 
 
 def _measured(
     guard: Guard, reserve: Part, predictions: NDArray[Any], asked: _Asked, level: Level
 ) -> ReserveEvidence:
-    metric, n, number = guard.metric, len(reserve.targets), len(asked.queries) + 1
+    metric, n, number = guard.metric, len(reserve.targets), asked.number
     by_rows = _is_by_rows(metric, reserve, amended=asked.amended > 0)
     # What a query can show; of shares of rows without weights, all of them.
     counts = metric.counts and reserve.weights is None
@@ -194,7 +184,7 @@ def _measured(
             evidence = ReserveEvidence(grid, evaluation.risk)
             if by_rows:
                 rows = guard.scored(reserve, predictions)
-                return _with_limits(evidence, metric, rows, asked.log_count(number, level), level)
+                return _with_limits(evidence, metric, rows, asked.log_count(level), level)
             if not grid.drawn:
                 return evidence
 
@@ -247,9 +237,11 @@ def _is_exact(metric: Metric) -> bool:
 def _certificate(
     ladder: LedgerLadder, guard: Guard, reserve: Part, asked: _Asked, level: Level
 ) -> ScoreCertificate:
-    query, metric, confidence = asked.answer, guard.metric, level.confidence
-    assert query is not None
+    metric, confidence = guard.metric, level.confidence
+    assert asked.answer is not None
+    position, query = asked.answer
     number, grouped = query.number, reserve.groups is not None
+    evidence = ReserveEvidence.of(query)
 
     def refused(missing: str) -> ScoreCertificate:
         certificate = uncertified(missing, confidence, asked.ladder.incumbent)
@@ -257,7 +249,7 @@ def _certificate(
 
     if query.risk is None:
         return refused(f"{metric.name} has no value for these predictions on the reserve's rows")
-    position, weights = query.position, reserve.weights
+    weights = reserve.weights
     amended, doubts = ladder.read(
         lambda tx, asking: (
             amended_before(tx, asking.holdout_id, position, weights, reserve=True),
@@ -269,14 +261,16 @@ def _certificate(
         if grouped or not metric.is_mean:
             why = "its rows are in groups" if grouped else f"{metric.name} is no mean"
         return refused(f"labels of the reserve were amended before, and {why}")
-    log_count = asked.log_count(number, level, query.position)
-    if query.bound:
+    log_count = asked.log_count(level)
+    if evidence.bound:
         assert query.low is not None and query.high is not None
-        bound, low, high = query.bound, query.low, query.high
+        bound, low, high = evidence.bound, query.low, query.high
         estimand = None if reserve.groups is None else reserve.groups.estimand
         assumptions = assumptions_of(metric, estimand=estimand, labels=RESERVE_LABELS)
     else:
-        bound, low, high = _interval(metric, reserve, query, log_count, confidence, amended)
+        bound, low, high = _interval(
+            *(metric, reserve, query, evidence.grid, log_count, confidence, amended)
+        )
         assumptions = reserve_assumptions(
             exact=_is_exact(metric),
             binary=metric.counts,
@@ -295,23 +289,25 @@ def _certificate(
         reserve_query=number,
         price=level.price,
         doubts=doubts,
-        clipping=clipping_of(metric, query.clipped, len(reserve.targets)) if query.bound else "",
-        clipped=query.clipped,
-        shown_in_steps=_step(query),
+        clipping=clipping_of(metric, evidence.clipped, len(reserve.targets))
+        if evidence.bound
+        else "",
+        clipped=evidence.clipped,
+        shown_in_steps=_step(query.risk, evidence.grid),
         mean_over=None if reserve.groups is None else reserve.groups.estimand,
     )
 
 
-def _step(query: ReserveQuery) -> float:
-    """Return the step in which a query showed a share of rows; 0 where it showed it as it is."""
-    assert query.risk is not None
-    return query.grid.rounding(query.risk) if query.grid.step > 1 else 0.0
+def _step(risk: float, grid: ReserveGrid) -> float:
+    """Return in which steps the reserve shows a score; 0 for its own grid."""
+    return grid.rounding(risk) if grid.step > 1 else 0.0
 
 
 def _interval(
     metric: Metric,
     reserve: Part,
-    query: ReserveQuery,
+    query: ReserveQueried,
+    grid: ReserveGrid,
     log_count: float,
     confidence: float,
     amended: Amended,
@@ -332,7 +328,7 @@ def _interval(
             confidence=confidence,
             binary=metric.counts and weights is None,
             weights=weights,
-            rounding=query.grid.rounding(query.risk) / unit,
+            rounding=grid.rounding(query.risk) / unit,
         )
         for risk in set(risks)
     }

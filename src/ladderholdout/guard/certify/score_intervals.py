@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from ladderholdout.certificates import certify_score
@@ -20,11 +17,13 @@ from ladderholdout.guard.certify.certification import (
     no_certificate,
     selection_of,
 )
-from ladderholdout.guard.containment import without_autologging, without_frames
+from ladderholdout.guard.certify.on_record import Question, finite, on_record
 from ladderholdout.guard.opening import check_predictions, stated_range
 from ladderholdout.guard.query import Guard, LedgerLadder
 from ladderholdout.guard.shown import ScoreCertificate
-from ladderholdout.ledger import LadderRecord, Transaction
+from ladderholdout.ledger.events import Shown
+from ladderholdout.ledger.fold import LadderRecord
+from ladderholdout.ledger.transaction import Transaction
 
 
 def certificate(ladder: LedgerLadder, confidence: float | None) -> ScoreCertificate:
@@ -33,18 +32,10 @@ def certificate(ladder: LedgerLadder, confidence: float | None) -> ScoreCertific
     An interval that depends on more than the released score is on record before it is shown.
     """
     level = None if confidence is None else level_of(ladder, confidence)
-    with without_frames:
-        guard = ladder.guard()
-        while True:
-            asked = ladder.read(partial(_asking, guard=guard, level=level))
-            if isinstance(asked, ScoreCertificate):
-                if asked.clipped is not None and asked.clipped[0]:
-                    _warn_of_clipped(asked, guard)
-                return asked
-            # It takes its time, and nobody else should have to wait for it.
-            version, noted = guard.labelled.version, _worked_out(guard, asked)
-            if not ladder.write(partial(_record, asked=asked, noted=noted, version=version)):
-                guard.reload()
+    certified = on_record(ladder, partial(_asking, level=level))
+    if certified.clipped is not None and certified.clipped[0]:
+        _warn_of_clipped(certified, ladder.guard())
+    return certified
 
 
 def _warn_of_clipped(certificate: ScoreCertificate, guard: Guard) -> None:
@@ -67,80 +58,61 @@ def known_certificate(ladder: LedgerLadder) -> tuple[ScoreCertificate, bool]:
         guard = ladder.guard()
     except (VaultError, InvalidArgument):
         return no_certificate(level_of(ladder, None).confidence), False
-    asked = ladder.read(partial(_asking, guard=guard, level=None))
-    if isinstance(asked, ScoreCertificate):
-        return asked, False
-    return asked.selection.certificate(None), True
+    read = ladder.read(lambda tx, record: _selected(tx, record, guard, None))
+    if isinstance(read, ScoreCertificate):
+        return read, False
+    return read.certificate(None), True
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Question:
-    """Whose interval is asked for."""
-
-    selection: Selection
-    predictions: NDArray[Any]
-
-
-def _asking(
-    tx: Transaction, ladder: LadderRecord, *, guard: Guard, level: Level | None
-) -> ScoreCertificate | _Question:
-    """Return the certificate, or what it has to be worked out from."""
+def _selected(
+    tx: Transaction, ladder: LadderRecord, guard: Guard, level: Level | None
+) -> ScoreCertificate | Selection:
+    """Return the certificate as far as it is on record, or what it has to be worked out from."""
     selection = selection_of(tx, ladder, guard.metric, guard.part.weights, level)
     if isinstance(selection, ScoreCertificate):
         return selection
     recorded = selection.recorded(tx)
     if recorded is not None or not selection.by_rows:
         return itemised(selection.certificate(recorded), selection)
+    return selection
+
+
+def _asking(
+    tx: Transaction, ladder: LadderRecord, guard: Guard, *, level: Level | None
+) -> ScoreCertificate | Question:
+    selection = _selected(tx, ladder, guard, level)
+    if isinstance(selection, ScoreCertificate):
+        return selection
     predictions = tx.incumbent_predictions(ladder.id)
     assert predictions is not None and ladder.incumbent is not None
-    (entry,) = tx.entries(ladder.id, after=ladder.incumbent - 1, limit=1)
+    entry = tx.submission(ladder.id, ladder.incumbent)
     check_predictions(tx.holdout(ladder.holdout_id), entry, predictions)
-    return _Question(selection, predictions)
+    about = (ladder.incumbent,)
+    return Question(about, partial(_worked_out, guard, selection, predictions))
 
 
-def _worked_out(guard: Guard, asked: _Question) -> dict[str, Any]:
-    """Return what is to be noted of the interval."""
-    selection = asked.selection
-    with without_autologging():
-        rows = guard.scored(guard.part, asked.predictions)
-        interval = certify_score(
-            selection.metric,
-            rows,
-            selection.transcript,
-            released=selection.score,
-            confidence=selection.level.confidence,
-            price=selection.level.price,
-        )
-    return {
-        "submission": selection.ladder.incumbent,
-        "confidence": interval.confidence,
-        "low": _finite(interval.low),
-        "high": _finite(interval.high),
-        "bound": interval.bound,
-        "log_count": interval.log_count,
-        "log_values": interval.log_values,
-        "clipped": interval.clipped,
-        "place": selection.transcript.place,
-    }
-
-
-def _finite(end: float) -> float | None:
-    """Return an end as JSON can hold it."""
-    return float(np.float64(end)) if math.isfinite(end) else None
-
-
-def _record(
-    tx: Transaction,
-    ladder: LadderRecord,
-    *,
-    asked: _Question,
-    noted: dict[str, Any],
-    version: int,
-) -> bool:
-    """Record an interval unless something changed meanwhile; False where labels did."""
-    if tx.chains.end(ladder.holdout_id).labels_version != version:
-        return False
-    same = ladder.incumbent == asked.selection.ladder.incumbent
-    if same and asked.selection.recorded(tx) is None:
-        tx.batches.note_interval(ladder, noted)
-    return True
+def _worked_out(guard: Guard, selection: Selection, predictions: NDArray[Any]) -> Shown:
+    """Return the interval of an incumbent."""
+    interval = certify_score(
+        selection.metric,
+        guard.scored(guard.part, predictions),
+        selection.transcript,
+        released=selection.score,
+        confidence=selection.level.confidence,
+        price=selection.level.price,
+    )
+    return Shown(
+        what="interval",
+        ladder=selection.ladder.id,
+        submission=selection.ladder.incumbent,
+        confidence=interval.confidence,
+        low=finite(interval.low),
+        high=finite(interval.high),
+        bound=interval.bound,
+        log_count=interval.log_count,
+        log_values=interval.log_values,
+        more={
+            "clipped": None if interval.clipped is None else list(interval.clipped),
+            "place": selection.transcript.place,
+        },
+    )

@@ -52,18 +52,12 @@ from ladderholdout.guard.opening.stored_rows import (
     pieces_of,
     read_kept,
 )
-from ladderholdout.ledger import (
-    HoldoutRecord,
-    KnownRows,
-    LadderRecord,
-    LadderSettings,
-    Ledger,
-    Transaction,
-    same_ladder,
-)
-from ladderholdout.ledger.blocks import spent_at
-from ladderholdout.ledger.chain import SPENT_AT
-from ladderholdout.ledger.replay import rules_of, state_to, stored_metric
+from ladderholdout.ledger.events import LadderSettings, RoundsBegun
+from ladderholdout.ledger.fold import HoldoutRecord, LadderRecord, refuse_waiting
+from ladderholdout.ledger.log import now
+from ladderholdout.ledger.rules import rules_of, state_to, stored_metric
+from ladderholdout.ledger.store import Ledger
+from ladderholdout.ledger.transaction import KnownRows, Transaction, same_ladder
 from ladderholdout.mechanisms.defaults import default_mechanism
 from ladderholdout.metrics import Metric
 from ladderholdout.metrics.metric import check_range
@@ -136,17 +130,17 @@ def add_block(
             same_ladder(tx.ladder(ladder_id), since).holdout_id
             for ladder_id, (since, _) in ladders.items()
         }
-        name = tx.blocks.newest(holdout_id)
-        before, known = tx.holdout(holdout_id), tx.rows.known(holdout_id)
+        name = tx.newest(holdout_id).name
+        before, known = tx.holdout(holdout_id), tx.known(holdout_id)
         _check_names(before, given, known)
         shared = _refuse_seen(tx, given, name, policy)
         shared |= _refuse_moved(tx, given, (held, before), overlap, {*shared})
         check_columns(rows.X, held.X)
         warn_of_slips(before, rows, len(given.hashes))
-        passed = tx.blocks.pass_on(holdout_id)
+        passed = tx.pass_on(holdout_id)
         new, order, contents = start(tx, given, name, before.confidence, before.estimand, *passed)
         for other_id, count in shared.items():
-            tx.rows.note_overlap(new, f"the holdout {tx.holdout(other_id).name}", count)
+            tx.note_overlap(new, f"the holdout {tx.holdout(other_id).name}", count)
         record = tx.holdout(new)
         earlier, draws = Draws.on_record(tx, before), Draws.of(groups, order, record)
         if fresh.reserve is not None:
@@ -168,21 +162,21 @@ def add_block(
             for ladder in tx.ladders(holdout_id)
         }
         by_id = {earlier: ladder.id for earlier, (ladder, _) in started.items()}
-        tx.blocks.hand_over(holdout_id, new, by_id)
+        tx.hand_over(holdout_id, new, by_id)
         for ladder in tx.ladders(holdout_id):
-            tx.rounds.carry_over(ladder, started[ladder.id][0])
-        for by in tx.grouped(holdout_id):
+            _carry_over(tx, ladder, started[ladder.id][0])
+        for by in tx.fold(holdout_id).grouped():
             tx.note_grouped(new, by)
-        if widths := spent_at(tx.events(holdout_id, SPENT_AT)):
-            tx.blocks.note_spent_at(new, widths)
+        if widths := tx.fold(holdout_id).spent_at:
+            tx.note(new, "spent", widths=widths)
         warn_of_copies(name, given.hashes, rows, contents, groups)
         view = first_view(record, given.hashes, order)
         # Last, for a file is not undone with the transaction.
         folder = folder_of(before.vault_path)
         path = copies.keep(tx, record, view, rows, folder, foreign=False)
         pieces = pieces_of(record.secret, rows, given.hashes, given.ids, groups, order)
-        tx.chains.note_rows(new, tx.rows.fill(new, pieces))
-        in_order = groups_on_record(tx.rows.known(new), record.estimand)
+        tx.fill(new, *pieces)
+        in_order = groups_on_record(tx.known(new), record.estimand)
         opened = Opened(
             tx.holdout(new),
             tuple(started[ladder_id] for ladder_id in ladders),
@@ -194,6 +188,19 @@ def add_block(
             in_order,
         )
     return rows, opened
+
+
+def _carry_over(tx: Transaction, before: LadderRecord, after: LadderRecord) -> None:
+    """Let a leaderboard go on with its rounds and its teams; what waits is refused."""
+    known = tx.fold(before.holdout_id)
+    rounds = known.rounds.get(before.id)
+    if rounds is not None:
+        refuse_waiting(rounds, before.settings.name)
+        begun = RoundsBegun(ladder=after.id, hours=rounds.hours, time=now())
+        tx.add(after.holdout_id, begun)
+    for _, noted in known.noted:
+        if noted.ladder == before.id and noted.what in ("merged", "left"):
+            tx.note(after.holdout_id, noted.what, after.id, **noted.detail)
 
 
 def _check_names(before: HoldoutRecord, given: Given, known: KnownRows) -> None:
@@ -297,9 +304,9 @@ def _refuse_seen(tx: Transaction, given: Given, name: str, policy: str) -> dict[
     _refuse_groups(tx, given, name)
     passed = {}
     for shared in shared_with(tx, given):
-        known = [view.row_hashes for view in tx.rows.views(shared.known.id)]
+        known = [view.row_hashes for view in tx.views(shared.known.id)]
         seen = np.isin(given.hashes, np.concatenate(known))
-        ids = tx.rows.known(shared.known.id).ids
+        ids = tx.known(shared.known.id).ids
         if given.ids is not None and ids is not None:
             seen |= np.isin(fp.by_value(given.ids), fp.by_value(ids))
         if not seen.any():  # known by the labels alone, in their order
@@ -361,7 +368,7 @@ def _blocks_held(
 ) -> Iterator[tuple[Rows, HoldoutRecord]]:
     """Yield the rows of the last block, and those of earlier ones that this machine has."""
     yield held
-    for block in tx.blocks.up_to(held[1].name)[:-1][-_LOOKED_INTO:]:
+    for block in tx.blocks(held[1].name)[:-1][-_LOOKED_INTO:]:
         kept = read_kept(tx, block.id, 1)
         if kept.view.vault_path is not None and not is_url(kept.view.vault_path):
             with suppress(VaultError):
@@ -372,8 +379,8 @@ def _refuse_groups(tx: Transaction, given: Given, name: str) -> None:
     """Refuse rows of groups that an earlier block has rows of: groups are what is drawn anew."""
     if given.groups is None:
         return
-    for block in tx.blocks.up_to(name):
-        known = tx.rows.known(block.id).groups
+    for block in tx.blocks(name):
+        known = tx.known(block.id).groups
         if known is None:
             continue
         fp.check_kinds(given.groups, known, "groups")

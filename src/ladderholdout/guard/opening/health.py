@@ -20,18 +20,12 @@ from ladderholdout.errors import (
 from ladderholdout.guard.containment import without_frames
 from ladderholdout.guard.opening.registration import named
 from ladderholdout.guard.opening.stored_rows import Kept, read_kept
-from ladderholdout.ledger import (
-    Block,
-    Finding,
-    HoldoutRecord,
-    Ledger,
-    Progress,
-    Transaction,
-    Verification,
-    ViewRecord,
-    file_of,
-    shown,
-)
+from ladderholdout.ledger.fold import HoldoutRecord
+from ladderholdout.ledger.log import Progress
+from ladderholdout.ledger.place import file_of, shown
+from ladderholdout.ledger.store import Ledger
+from ladderholdout.ledger.transaction import Block, Transaction, ViewRecord
+from ladderholdout.ledger.verify import Finding, Verification
 from ladderholdout.process import is_open_to_others
 
 
@@ -83,7 +77,7 @@ def ledger_findings(url: str) -> Iterator[Check]:
         # A writer's transaction: it fails where the ledger is locked, read-only or on a full disk.
         with store.write() as tx:
             known = tx.holdouts()
-            views = [(one, view) for one in known for view in tx.rows.views(one.id)]
+            views = [(one, view) for one in known for view in tx.views(one.id)]
     except LadderHoldoutError as error:
         yield Check("ledger", False, str(error))
         return
@@ -161,7 +155,7 @@ def verify_holdout(url: str, name: str, progress: Progress | None = None) -> Ver
         if tx.holdout_id(name) is None:
             named(tx, name)  # its message lists them
             raise UnknownHoldout(f"The ledger has no holdout {name!r}.")
-        blocks = tx.blocks.up_to(name)
+        blocks = tx.blocks(name)
     verified = [_verified(ledger, block, block.name != name, progress) for block in blocks]
     return replace(
         verified[-1],
@@ -187,7 +181,7 @@ def _verified(ledger: Ledger, block: Block, named: bool, progress: Progress | No
 
 def _kept(tx: Transaction, holdout_id: int) -> list[Kept]:
     try:
-        return [read_kept(tx, holdout_id, view.number) for view in tx.rows.views(holdout_id)]
+        return [read_kept(tx, holdout_id, view.number) for view in tx.views(holdout_id)]
     except (LedgerBusy, LedgerUnreachable):
         raise
     except LedgerError:  # the check of the chain reports it

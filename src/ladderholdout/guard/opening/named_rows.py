@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ladderholdout import identity as fp
 from ladderholdout.errors import InvalidArgument, InvalidSubmission
 from ladderholdout.guard.opening.settings import count_rows, ids_of
-from ladderholdout.ledger import KnownRows
+from ladderholdout.ledger.transaction import KnownRows
 from ladderholdout.metrics.arrays import index_of, names_of, refuse_masked
 
 IntArray: TypeAlias = NDArray[np.intp]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -59,17 +60,12 @@ from ladderholdout.guard.opening.stored_rows import (
     pieces_of,
     vault_folder,
 )
-from ladderholdout.ledger import (
-    HoldoutRecord,
-    KnownRows,
-    LadderRecord,
-    LadderSettings,
-    Ledger,
-    Transaction,
-    ViewRecord,
-    parted_name,
-)
-from ladderholdout.ledger.replay import rules_of, state_to
+from ladderholdout.ledger.events import LadderSettings, Registered
+from ladderholdout.ledger.fold import HoldoutRecord, LadderRecord, parted_name
+from ladderholdout.ledger.log import as_bytes, now
+from ladderholdout.ledger.rules import rules_of, state_to
+from ladderholdout.ledger.store import Ledger
+from ladderholdout.ledger.transaction import KnownRows, Transaction, ViewRecord
 from ladderholdout.mechanisms import mechanism_from
 from ladderholdout.metrics import METRICS, Metric, get_metric
 from ladderholdout.metrics.arrays import label_vector
@@ -129,8 +125,8 @@ def _by_ids(tx: Transaction, given: Given) -> Iterator[Match]:
     if given.ids is None:
         return
     ids = fp.by_value(given.ids)
-    for record in tx.rows.of_size(len(given)):
-        known = tx.rows.known(record.id)
+    for record in tx.of_size(len(given)):
+        known = tx.known(record.id)
         to = None if known.ids is None else fp.placed(ids, fp.by_value(known.ids))
         if to is not None:
             yield from _matched(tx, given, record, known, to, "by their ids")
@@ -138,11 +134,11 @@ def _by_ids(tx: Transaction, given: Given) -> Iterator[Match]:
 
 def _by_content(tx: Transaction, given: Given) -> Iterator[Match]:
     fingerprint = fp.fingerprint(given.hashes)
-    for record in tx.rows.with_features(fingerprint):
-        known = tx.rows.known(record.id)
+    for record in tx.with_features(fingerprint):
+        known = tx.known(record.id)
         recorded = known_digests(known)
         registered, here = fp.inverse(known.places), digests_of(record.secret, given.rows)
-        for view in tx.rows.views(record.id):
+        for view in tx.views(record.id):
             if view.fingerprint != fingerprint:
                 continue
             of_view = registered[view.places]
@@ -156,8 +152,8 @@ def _by_content(tx: Transaction, given: Given) -> Iterator[Match]:
 
 
 def _by_labels(tx: Transaction, given: Given) -> Iterator[Match]:
-    for record in tx.rows.of_size(len(given)):
-        known = tx.rows.known(record.id)
+    for record in tx.of_size(len(given)):
+        known = tx.known(record.id)
         if known.labels_digest is None:
             continue
         labels = digests_of(record.secret, given.rows).labels
@@ -216,7 +212,7 @@ def _matched(
         record=record,
         known=known,
         places=places,
-        view=_view_of(tx.rows.views(record.id), given, places),
+        view=_view_of(tx.views(record.id), given, places),
         how=how,
         amended=differing if differing.any() else None,
         fills=fills,
@@ -322,7 +318,7 @@ def open_rows(
             view, foreign = first_view(known, given.hashes, order), False
         else:
             # Locked from here on, and compared with what this machine has seen of it.
-            tx.chains.end(match.record.id)
+            tx.hold(match.record.id)
             order = fp.inverse(match.places)
             view, foreign = _go_on(tx, match, given, stated.name)
             known = tx.holdout(match.record.id)
@@ -349,20 +345,18 @@ def open_rows(
         # Last, for a file is not undone with the transaction.
         anew = False
         if match is not None:
-            view = tx.rows.view(known.id, view.number)
+            view = tx.view(known.id, view.number)
             if match.amended is not None:
                 copies.amend(tx, known, rows.y[order], but=None if foreign else view.number)
-                view, anew = tx.rows.view(known.id, view.number), not foreign
+                view, anew = tx.view(known.id, view.number), not foreign
         path = copies.keep(tx, known, view, rows, folder, foreign=foreign, anew=anew)
-        written = {}
         if match is None:
             pieces = pieces_of(known.secret, rows, given.hashes, given.ids, groups, order)
-            written = tx.rows.fill(known.id, pieces)
-        tx.chains.note_rows(known.id, written)
+            tx.fill(known.id, *pieces)
         known, number = tx.holdout(known.id), view.number
         in_order = None
         if known.estimand is not None:
-            in_order = groups_on_record(tx.rows.known(known.id), known.estimand)
+            in_order = groups_on_record(tx.known(known.id), known.estimand)
     copies.drop_former()
     order = order.astype(np.intp, copy=False)
     return Opened(known, tuple(opened), number, path, given.hashes, order, foreign, in_order)
@@ -494,7 +488,7 @@ def find(
     found = named(tx, name)
     known = find_ladder(tx, found, account, ladder)
     if known is not None:
-        return found, known, tx.rows.view(found.id, view)
+        return found, known, tx.view(found.id, view)
     ladders = [one.settings for one in tx.ladders(found.id)]
     there = [f"{one.account}/{one.name}" for one in ladders]
     close = did_you_mean(f"{account}/{ladder}", there)
@@ -673,8 +667,8 @@ def _register(
     estimand = None if given.groups is None else stated.estimand or ROWS_ALIKE
     new, order, contents = start(tx, given, name, stated.confidence or CONFIDENCE, estimand)
     for other, ours, covered in seen:
-        tx.rows.note_overlap(new, f"the holdout {other.name}", ours)
-        tx.rows.note_overlap(other.id, f"the holdout {name}", covered)
+        tx.note_overlap(new, f"the holdout {other.name}", ours)
+        tx.note_overlap(other.id, f"the holdout {name}", covered)
     warn_of_copies(name, given.hashes, given.rows, contents, given.groups)
     return tx.holdout(new), order
 
@@ -686,7 +680,7 @@ def start(
     confidence: float,
     estimand: str | None,
     block: int = 1,
-    after: Mapping[str, Any] | None = None,
+    after: tuple[int, int, str] | None = None,
 ) -> tuple[int, NDArray[Any], NDArray[np.uint64]]:
     """Start the record of rows; return its id, their order by content, and the sorted contents.
 
@@ -700,10 +694,20 @@ def start(
         order = order.astype(np.uint32)
     contents = fp.taken(contents, order)
     # As `content_digest`, which would sort them.
-    digest, fingerprint = fp.sequence_digest(secret, contents), fp.fingerprint(given.hashes)
-    new = tx.rows.start(
-        name, fingerprint, digest, secret, given.hashes, confidence, estimand, block, after
+    hashes = as_bytes(given.hashes)
+    registered = Registered(
+        name=name,
+        fingerprint=fp.fingerprint(given.hashes),
+        content=fp.sequence_digest(secret, contents).hex(),
+        n=len(given),
+        row_hashes=hashlib.sha256(hashes).hexdigest(),
+        confidence=confidence,
+        estimand=estimand,
+        block=block,
+        after=after,
+        time=now(),
     )
+    new = tx.start(registered, secret, hashes)
     return new, order, contents
 
 
@@ -724,9 +728,9 @@ def _go_on(
             f"Another name does not start afresh: going on with {known.name!r}."
         )
     if match.fills:
-        tx.rows.set_known(known.id, match.known)
+        tx.set_known(known.id, match.known)
     if view is None:
-        view = tx.rows.add_view(known.id, fp.fingerprint(given.hashes), given.hashes, match.places)
+        view = tx.add_view(known.id, fp.fingerprint(given.hashes), given.hashes, match.places)
         first = match.places if match.known.places is None else match.known.places
         _say(
             f"These are the rows of {known.name!r} with other features, known {match.how}: they "
@@ -741,7 +745,7 @@ def _go_on(
             f"predictions in the order given here.{_FILES}"
         )
     if match.amended is not None:
-        tx.rows.amend(known.id, match.known, match.amended)
+        tx.amend(known.id, match.known, match.amended)
         count = int(match.amended.sum())
         _say(
             f"{count} of the {known.n} labels of {known.name!r} differ{'s' * (count == 1)} from "

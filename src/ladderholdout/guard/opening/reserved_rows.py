@@ -22,7 +22,8 @@ from ladderholdout.errors import (
     warn,
 )
 from ladderholdout.identity import content_hashes, copied_rows, inverse, near_copies, unwritable
-from ladderholdout.ledger import HoldoutRecord, Transaction
+from ladderholdout.ledger.fold import HoldoutRecord
+from ladderholdout.ledger.transaction import Transaction
 from ladderholdout.mechanisms.rules import fresh_rng
 from ladderholdout.metrics import Evaluation, Metric
 from ladderholdout.metrics.arrays import IntArray, index_of, indexed
@@ -232,7 +233,7 @@ class Draws:
         """Return those of the rows of a holdout."""
         if record.estimand is None:
             return cls(record.n)
-        known = tx.rows.known(record.id)
+        known = tx.known(record.id)
         return cls.of(known.groups, inverse(known.places), record)
 
     def __len__(self) -> int:
@@ -264,8 +265,7 @@ class Draws:
         drawn = draw(record.secret, len(self), count)
         if self.groups is not None:
             order = np.unique(self.groups, return_inverse=True)[1]
-        tx.reserve.choose(record.id, drawn[order])
-        return tx.holdout(record.id)
+        return tx.set_reserve(record.id, drawn[order])
 
 
 def draw(secret: bytes, n: int, count: int) -> NDArray[np.bool_]:

@@ -15,8 +15,8 @@ from ladderholdout import identity as fp
 from ladderholdout.arguments import as_given, choice, folder, inside, text, whole
 from ladderholdout.certificates.group_limits import ESTIMANDS
 from ladderholdout.errors import InvalidArgument, PredictionWarning, warn
-from ladderholdout.ledger import LadderSettings
-from ladderholdout.ledger.replay import stored_metric
+from ladderholdout.ledger.events import LadderSettings
+from ladderholdout.ledger.rules import stored_metric
 from ladderholdout.mechanisms import LadderRules, Mechanism
 from ladderholdout.mechanisms.base import a_mechanism, takes_groups
 from ladderholdout.mechanisms.defaults import default_mechanism

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from ladderholdout import identity as fp
 from ladderholdout.errors import VaultError
 from ladderholdout.guard.opening.stored_rows import digests_of, known_digests, read_kept
-from ladderholdout.ledger import HoldoutRecord, KnownRows, Transaction
+from ladderholdout.ledger.fold import HoldoutRecord
+from ladderholdout.ledger.transaction import KnownRows, Transaction
 from ladderholdout.vault import Rows
 from ladderholdout.vault.remote import is_url
 
@@ -65,8 +66,8 @@ def shared_with(tx: Transaction, given: Given) -> list[Shared]:
     labels = fp.row_hashes(given.rows.y, "y")
     heavy = slice(None) if weights is None else weights > 0
     for known in tx.holdouts():
-        there = [(given.hashes, view.row_hashes) for view in tx.rows.views(known.id)]
-        recorded = tx.rows.known(known.id)
+        there = [(given.hashes, view.row_hashes) for view in tx.views(known.id)]
+        recorded = tx.known(known.id)
         ids, digests = recorded.ids, recorded.label_digests
         if given.ids is not None and ids is not None:
             there.append((fp.by_value(given.ids), fp.by_value(ids)))
@@ -113,7 +114,7 @@ def in_other_columns(
     all_columns : bool
         Whether the columns only have another order.
     """
-    for record in tx.rows.of_size(len(given))[-_LOOKED_INTO:]:
+    for record in tx.of_size(len(given))[-_LOOKED_INTO:]:
         kept = read_kept(tx, record.id, 1)
         recorded, places = known_digests(kept.known), kept.view.places
         path = kept.view.vault_path

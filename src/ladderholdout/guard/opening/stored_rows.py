@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,18 +25,12 @@ from ladderholdout.errors import (
     RestoredWarning,
     VaultError,
 )
-from ladderholdout.ledger import (
-    Entry,
-    HoldoutRecord,
-    KnownRows,
-    Transaction,
-    ViewRecord,
-    is_memory,
-    vault_beside,
-)
-from ladderholdout.ledger import digests_of as predictions_digests
-from ladderholdout.ledger.known_rows import Pieces, as_bytes
-from ladderholdout.ledger.tables import damaged
+from ladderholdout.ledger.arrays import digests_of as predictions_digests
+from ladderholdout.ledger.events import Damaged, Submitted
+from ladderholdout.ledger.fold import HoldoutRecord
+from ladderholdout.ledger.log import as_bytes
+from ladderholdout.ledger.place import is_memory, vault_beside
+from ladderholdout.ledger.transaction import KnownRows, Transaction, ViewRecord
 from ladderholdout.metrics.arrays import is_counted
 from ladderholdout.vault import Place, Rows
 from ladderholdout.vault.remote import is_url
@@ -44,7 +38,7 @@ from ladderholdout.vault.remote import is_url
 IntArray: TypeAlias = NDArray[np.intp]
 
 
-def check_predictions(holdout: HoldoutRecord, entry: Entry, predictions: NDArray[Any]) -> None:
+def check_predictions(holdout: HoldoutRecord, entry: Submitted, predictions: NDArray[Any]) -> None:
     """Refuse stored predictions that are not those of a submission; LedgerError."""
     if predictions_digests(holdout.secret, predictions, holdout.reserve)[0] != entry.digest:
         raise LedgerError(
@@ -160,7 +154,7 @@ class Amended:
 def amended_before(
     tx: Transaction,
     holdout_id: int,
-    position: int | None,
+    position: float | None,
     weights: NDArray[np.float64] | None,
     *,
     reserve: bool = False,
@@ -181,7 +175,7 @@ def amended_before(
 
 def read_kept(tx: Transaction, holdout_id: int, view: int) -> Kept:
     """Read what the ledger holds of a view."""
-    return Kept(tx.holdout(holdout_id), tx.rows.known(holdout_id), tx.rows.view(holdout_id, view))
+    return Kept(tx.holdout(holdout_id), tx.known(holdout_id), tx.view(holdout_id, view))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -211,7 +205,7 @@ def first_view(
 ) -> ViewRecord:
     """Return the view that rows are registered as, before they are in the ledger."""
     places = fp.inverse(order)
-    return ViewRecord(1, record.fingerprint, hashes, places, None, None, record.created)
+    return ViewRecord(1, record.fingerprint, hashes, places, None, None)
 
 
 # Of rows that are digested for the ledger.
@@ -225,10 +219,11 @@ def pieces_of(
     ids: NDArray[np.uint64] | None,
     groups: NDArray[np.uint64] | None,
     order: NDArray[Any],
-) -> dict[str, Pieces]:
-    """Return what a new holdout is known by, column by column.
+) -> tuple[dict[str, Iterable[Any]], Callable[[], bytes | None]]:
+    """Return what a new holdout is known by, column by column, and the digest of all labels.
 
-    Each piece is made when it is asked for: all of them would be as long as the rows.
+    Each piece is made when it is asked for: all of them would be as long as the rows. The digest
+    is known once all labels were asked for.
     """
     n, sequence = len(hashes), hmac.new(secret, digestmod="sha256")
 
@@ -247,7 +242,7 @@ def pieces_of(
         for start in range(0, n, _AT_A_TIME):
             yield as_bytes(found[start : start + _AT_A_TIME])
 
-    found: dict[str, Iterable[Any]] = {"row_hashes": [as_bytes(hashes)], "label_digests": labels()}
+    found: dict[str, Iterable[Any]] = {"label_digests": labels()}
     if ids is not None:
         found["ids"] = [as_bytes(ids)]
     if groups is not None:
@@ -255,11 +250,9 @@ def pieces_of(
     if rows.sample_weight is not None and not _are_ones(rows.sample_weight):
         found["weight_digests"] = digests(rows.sample_weight, "sample_weight")
     found["places"] = places()
-    pieces = {name: (8 * n, parts) for name, parts in found.items()}
-    if fp.sequence_bits(rows.y) >= fp.ENOUGH_BITS:
-        # As `identity.sequence_digest`; it is asked for after all labels were.
-        pieces["labels_digest"] = (sequence.digest_size, (one.digest() for one in (sequence,)))
-    return pieces
+    known = fp.sequence_bits(rows.y) >= fp.ENOUGH_BITS
+    # As `identity.sequence_digest`.
+    return found, lambda: sequence.digest() if known else None
 
 
 def _are_ones(weights: NDArray[Any]) -> bool:
@@ -343,7 +336,7 @@ class Copies:
         if folder is None:
             if view.vault_path is not None:
                 self.former.append(view.vault_path)
-            tx.rows.set_vault(record.id, None, None, view.number)
+            tx.set_vault(record.id, None, None, view.number)
             return None
         # The vault keeps the order of the view, which handles in other processes rely on.
         if foreign:
@@ -362,7 +355,7 @@ class Copies:
 
         The labels come in the order of the content.
         """
-        for view in tx.rows.views(record.id):
+        for view in tx.views(record.id):
             folder = folder_of(view.vault_path)
             if folder is not None and view.number != but:
                 rows = read_kept(tx, record.id, view.number).rows()
@@ -377,7 +370,7 @@ class Copies:
         self.written.append(str(path))
         if view.vault_path is not None:
             self.former.append(view.vault_path)
-        tx.rows.set_vault(record.id, str(path), digest, view.number)
+        tx.set_vault(record.id, str(path), digest, view.number)
         return str(path)
 
 
@@ -392,7 +385,7 @@ def folder_of(path: str | None) -> Place | None:
     if path is None:
         return None
     if not (is_url(path) or Path(path).is_absolute()):
-        raise damaged()
+        raise Damaged
     return vaults.folder_of(path)
 
 

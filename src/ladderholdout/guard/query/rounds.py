@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,8 +17,11 @@ from ladderholdout.guard.open_ladder import Origin
 from ladderholdout.guard.query.seen import refuse_beyond, settle
 from ladderholdout.guard.query.submission import Answer, Guard, LedgerLadder, Measured, announce
 from ladderholdout.guard.shown import Release
-from ladderholdout.ledger import Asked, LadderRecord, Transaction
-from ladderholdout.ledger.rounds import CollectedRecord, RoundRecord, RoundsRecord
+from ladderholdout.ledger import arrays
+from ladderholdout.ledger.events import Collected, RoundClosed
+from ladderholdout.ledger.fold import LadderRecord, Rounds, Waiting, refuse_retired
+from ladderholdout.ledger.log import now
+from ladderholdout.ledger.transaction import Transaction
 
 GuardOf: TypeAlias = Callable[[LadderRecord], Guard]
 BestOf: TypeAlias = Callable[[Transaction, LadderRecord], float | None]
@@ -29,12 +33,12 @@ class Answered:
 
     Attributes
     ----------
-    record : RoundRecord
+    record : RoundClosed
     releases : tuple of (str, Release)
         Each with its account.
     """
 
-    record: RoundRecord
+    record: RoundClosed
     releases: tuple[tuple[str, Release], ...]
 
 
@@ -44,7 +48,7 @@ def collect(
     account: str,
     placed: tuple[Any, NDArray[np.intp] | None],
     origin: Origin,
-) -> tuple[RoundsRecord, int]:
+) -> tuple[Rounds, int]:
     """Let predictions wait for their round, or refuse them; return it, and how many wait.
 
     Parameters
@@ -63,16 +67,28 @@ def collect(
         aligned = guard.metric.canonical(values, holdout.n, holdout.classes)
         aligned = aligned.take(guard.order if order is None else order, axis=0)
 
-        def wait(tx: Transaction, record: LadderRecord) -> tuple[RoundsRecord, int]:
-            rounds = tx.rounds.of(record)
+        def wait(tx: Transaction, record: LadderRecord) -> tuple[Rounds, int]:
+            known = tx.hold(record.holdout_id)
+            rounds = known.rounds.get(record.id)
             if rounds is None:
                 raise HoldoutConflict("This leaderboard answers at once, and has no rounds.")
             ladder = record if guard.ladder_id == record.id else tx.ladder(guard.ladder_id)
             # A retry of what waits, or was answered by then, is no new submission.
-            if origin.key is None or not tx.rounds.knows(record, ladder, origin.key):
+            if origin.key is None or not _knows(tx, rounds, ladder, origin.key):
                 refuse_beyond(tx, ladder, origin.per_day, (record, account))
-                tx.rounds.wait(record, ladder, account, origin.key, origin.context, aligned)
-            return rounds, tx.rounds.counts(record).get(account, 0)
+                refuse_retired(known.name, known.retired)
+                stored = arrays.packed(aligned)
+                collected = Collected(
+                    home=record.id,
+                    ladder=ladder.id,
+                    account=account,
+                    key=origin.key,
+                    context=dict(origin.context),
+                    predictions=hashlib.sha256(stored).hexdigest(),
+                    time=now(),
+                )
+                tx.add(record.holdout_id, collected, pieces={"predictions": stored})
+            return rounds, known.rounds[record.id].counts.get(account, 0)
 
         return home.write(wait)
 
@@ -103,25 +119,26 @@ def close_round(
             waits, ladders = home.read(_waiting)
             if not waits:
                 return None
-            guards = {ladder_id: guard_of(ladders[ladder_id]) for ladder_id in _ladders(waits)}
+            numbers = dict.fromkeys(wait.event.ladder for wait, _ in waits)
+            guards = {number: guard_of(ladders[number]) for number in numbers}
             members: dict[int, list[Measured]] = {}
-            measured: list[CollectedRecord] = []
+            measured: list[Waiting] = []
             failed: list[MetricError | InvalidArgument] = []
-            for wait in waits:
+            for wait, predictions in waits:
                 origin = Origin(
                     batch=batch,
                     place=len(measured) + 1,
                     announced=True,
-                    key=wait.key,
-                    context=wait.context,
-                    account=wait.account if ranked else None,
+                    key=wait.event.key,
+                    context=wait.event.context,
+                    account=wait.event.account if ranked else None,
                 )
                 try:
-                    one = _measured(guards[wait.ladder_id], wait, origin)
+                    one = _measured(guards[wait.event.ladder], wait, predictions, origin)
                 except (MetricError, InvalidArgument) as error:
                     failed += [error] * (not isinstance(error, InvalidSubmission))
                     continue
-                members.setdefault(wait.ladder_id, []).append(one)
+                members.setdefault(wait.event.ladder, []).append(one)
                 measured.append(wait)
             if failed and not measured:
                 raise MetricError(
@@ -131,7 +148,7 @@ def close_round(
                 )
             body = partial(
                 _judged,
-                waits=waits,
+                waits=[wait for wait, _ in waits],
                 measured=measured,
                 guards=guards,
                 members=members,
@@ -148,49 +165,52 @@ def close_round(
             ladder_id: iter([guards[ladder_id].take_note(answer) for answer in of_ladder])
             for ladder_id, of_ladder in answers.items()
         }
-        releases = tuple((wait.account, next(taken[wait.ladder_id])) for wait in measured)
+        releases = tuple((wait.event.account, next(taken[wait.event.ladder])) for wait in measured)
         return Answered(record, releases)
+
+
+def _knows(tx: Transaction, rounds: Rounds, ladder: LadderRecord, key: str) -> bool:
+    """Return whether a submission under a key waits, or was answered."""
+    waits = any((one.event.ladder, one.event.key) == (ladder.id, key) for one in rounds.waiting)
+    return waits or bool(tx.found(ladder.id, "key", key))
 
 
 def _waiting(
     tx: Transaction, home: LadderRecord
-) -> tuple[tuple[CollectedRecord, ...], dict[int, LadderRecord]]:
-    ladders = {ladder.id: ladder for ladder in tx.ladders(home.holdout_id)}
-    return tx.rounds.waiting(home), ladders
+) -> tuple[list[tuple[Waiting, NDArray[Any]]], dict[int, LadderRecord]]:
+    rounds = tx.fold(home.holdout_id).rounds.get(home.id)
+    waits = () if rounds is None else rounds.waiting
+    kept = [(one, tx.waiting_predictions(home.holdout_id, one)) for one in waits]
+    return kept, {ladder.id: ladder for ladder in tx.ladders(home.holdout_id)}
 
 
-def _ladders(waits: Sequence[CollectedRecord]) -> list[int]:
-    return list(dict.fromkeys(wait.ladder_id for wait in waits))
-
-
-def _measured(guard: Guard, wait: CollectedRecord, origin: Origin) -> Measured:
+def _measured(guard: Guard, wait: Waiting, predictions: NDArray[Any], origin: Origin) -> Measured:
     """Measure what waited, which is in the order of the content."""
     holdout = guard.holdout
-    values = guard.metric.as_submitted(wait.predictions, holdout.classes)
+    values = guard.metric.as_submitted(predictions, holdout.classes)
     measured = guard.measure(values, origin, np.arange(holdout.n))
-    return replace(measured, time=wait.time)
+    return replace(measured, time=wait.event.time, waited=wait)
 
 
 def _judged(
     tx: Transaction,
     home: LadderRecord,
     *,
-    waits: Sequence[CollectedRecord],
-    measured: Sequence[CollectedRecord],
+    waits: Sequence[Waiting],
+    measured: Sequence[Waiting],
     guards: Mapping[int, Guard],
     members: Mapping[int, Sequence[Measured]],
     batch: str,
     best_of: BestOf,
-) -> tuple[RoundRecord, dict[int, list[Answer]]] | None:
+) -> tuple[RoundClosed, dict[int, list[Answer]]] | None:
     """Answer a round; None where labels were amended or it was closed meanwhile."""
-    version = tx.chains.end(home.holdout_id).labels_version
-    known = tx.rounds.ids(home)[: len(waits)]
-    if known != [wait.id for wait in waits] or any(
-        sets[0].labelled.version != version for sets in members.values()
+    known = tx.hold(home.holdout_id)
+    rounds = known.rounds[home.id]
+    if rounds.waiting[: len(waits)] != tuple(waits) or any(
+        sets[0].labelled.version != known.labels_version for sets in members.values()
     ):
         return None
-    asked: dict[int, list[Asked]] = {number: [] for number in members if number != home.id}
-    records = {record.id: record for record in (home, *tx.locked_ladders(asked))}
+    records = {number: tx.ladder(number) for number in members}
     orders = {
         number: guards[number].best_first(tx, records[number], sets)
         for number, sets in members.items()
@@ -198,18 +218,24 @@ def _judged(
     # All of them are announced batches of one name.
     size = sum(size for _, size in orders.values())
     if measured:
-        announce(tx, home, members[measured[0].ladder_id][0].origin, size)
+        announce(tx, home, members[measured[0].event.ladder][0].origin, size)
     answers = {
         number: guards[number].judge_all(tx, records[number], sets, orders[number][0])
         for number, sets in members.items()
     }
-    counts = {
-        "submissions": len(measured),
-        "accounts": len({wait.account for wait in measured}),
-        "improved": sum(one.release.improved for each in answers.values() for one in each),
-        "best": best_of(tx, tx.ladder(home.id)),
-    }
-    made = {number: iter(of_ladder) for number, of_ladder in answers.items()}
-    numbers = {wait.id: next(made[wait.ladder_id]).release.submission for wait in measured}
-    without = [wait.id for wait in waits if wait.id not in numbers]
-    return tx.rounds.close(home, numbers, without, batch, counts), answers
+    without = [one for one in waits if one not in measured]
+    left_out = sorted([*rounds.taken_out, *without], key=lambda one: one.position)
+    closed = RoundClosed(
+        home=home.id,
+        number=rounds.number,
+        until=waits[-1].position,
+        batch=batch,
+        submissions=len(measured),
+        accounts=len({wait.event.account for wait in measured}),
+        improved=sum(one.release.improved for each in answers.values() for one in each),
+        best=best_of(tx, tx.ladder(home.id)),
+        left_out=tuple(one.event.account for one in left_out),
+        time=now(),
+    )
+    tx.add(home.holdout_id, closed)
+    return closed, answers

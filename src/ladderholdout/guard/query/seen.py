@@ -14,7 +14,8 @@ from datetime import UTC, datetime
 from uuid import uuid4
 
 from ladderholdout.errors import DailyLimit
-from ladderholdout.ledger import LadderRecord, Transaction
+from ladderholdout.ledger.fold import LadderRecord
+from ladderholdout.ledger.transaction import Transaction
 from ladderholdout.process import after_fork
 
 # What somebody was shown last, in whatever thread: an object of its own each time. The second
@@ -112,10 +113,14 @@ def refuse_beyond(
     if per_day is None:
         return
     today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    noted = tx.batches.comparisons(ladder.holdout_id)
-    made = [record.ladder_id == ladder.id and record.time >= today.isoformat() for record in noted]
-    left = per_day - sum(made) - (tx.rounds.waiting_since(*waits, today) if waits else 0)
-    if left <= 0 or tx.accounts.has_made(ladder, left, today):
+    compared = tx.fold(ladder.holdout_id).shown_of("comparison")
+    made = [one.ladder == ladder.id and one.more["time"] >= today.isoformat() for one in compared]
+    left = per_day - sum(made)
+    if waits is not None:
+        home, account = waits
+        rounds = tx.fold(home.holdout_id).rounds[home.id].waiting
+        left -= sum(one.event.account == account and one.event.time >= today for one in rounds)
+    if left <= 0 or tx.has_made(ladder, left, today):
         raise DailyLimit(
             f"This account has made its {per_day} submissions of today, of which comparisons are "
             "counted. It may submit again from 00:00 UTC on."

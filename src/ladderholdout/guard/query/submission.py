@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
@@ -30,22 +30,15 @@ from ladderholdout.guard.shown import (
     why_spent,
 )
 from ladderholdout.identity import held_digest
-from ladderholdout.ledger import (
-    Access,
-    Asked,
-    First,
-    Head,
-    HoldoutRecord,
-    LadderRecord,
-    Ledger,
-    Left,
-    Stale,
-    Transaction,
-    digests_of,
-    is_server,
-)
-from ladderholdout.ledger.records import HELD, KNOWN, NOT_IMPROVED, now
-from ladderholdout.ledger.replay import not_improved, rules_of, state_from, state_to
+from ladderholdout.ledger.arrays import digests_of
+from ladderholdout.ledger.events import BatchAnnounced, Submitted
+from ladderholdout.ledger.fold import Head, HoldoutRecord, LadderRecord, Waiting, refuse_retired
+from ladderholdout.ledger.log import now
+from ladderholdout.ledger.place import Access, is_server
+from ladderholdout.ledger.postgres import Stale
+from ladderholdout.ledger.rules import not_improved, rules_of, state_from, state_to
+from ladderholdout.ledger.store import Ledger
+from ladderholdout.ledger.transaction import HELD, KNOWN, NOT_IMPROVED, Asked, Left, Transaction
 from ladderholdout.mechanisms.base import Evidence, State
 from ladderholdout.mechanisms.rules import LadderRules, rng_of
 from ladderholdout.metrics import Evaluation, Metric
@@ -109,6 +102,7 @@ class Measured:
     labelled: Labelled
     # When it came, and not when it was decided: how long that took must not be on record.
     time: datetime
+    waited: Waiting | None = None  # for the end of a round
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -116,19 +110,18 @@ class Answer:
     """The answer to a submission inside its transaction, and the ladder after it.
 
     `spent` is true where it used up the budget; `incumbent` is there where this transaction has
-    changed it. `first` is what repeats of the predictions are answered from, unless a key was;
-    `began` has the batch of the ladder's first submission, where it was asked for. `price` is what
-    was shown beside the decisions of a gate (`PriceOf`). The others are of a gate, too, and of what
-    it retries under a key: `against` was the incumbent before, `margin` the gain that was tested
-    for, `was_spent` whether nothing could be accepted; `withdrawn` is whether it was since.
+    changed it. `first` is what repeats of the predictions are answered from, unless a key was.
+    `price` is what was shown beside the decisions of a gate (`PriceOf`). The others are of a gate,
+    too, and of what it retries under a key: `against` was the incumbent before, `margin` the gain
+    that was tested for, `was_spent` whether nothing could be accepted; `withdrawn` is whether it
+    was since.
     """
 
     release: Release
     ladder: LadderRecord
     spent: bool
     incumbent: _Known | None
-    first: First | None
-    began: tuple[str | None] | None
+    first: Submitted | None
     price: float = 0.0
     against: int | None = None
     margin: float = 0.0
@@ -144,7 +137,10 @@ def announce(tx: Transaction, ladder: LadderRecord, origin: Origin, size: int) -
     """Put on record how many queries an announced batch has; none if it is submitted again."""
     if origin.announced and size:
         assert origin.batch is not None
-        tx.batches.announce(ladder, origin.batch, size)
+        known = tx.hold(ladder.holdout_id)
+        refuse_retired(known.name, known.retired)
+        announced = BatchAnnounced(ladder=ladder.id, batch=origin.batch, size=size)
+        tx.add(ladder.holdout_id, announced)
 
 
 class _Judged(NamedTuple):
@@ -175,7 +171,7 @@ class _Course:
     _alone: bool = True
     # By their digests. What repeats are answered changes with a withdrawal alone, and after one it
     # is read (`Transaction.first`).
-    _firsts: dict[str, First] = field(default_factory=dict)
+    _firsts: dict[str, Submitted] = field(default_factory=dict)
 
     def left_for(self, asked: Sequence[Asked]) -> Left | None:
         """Return the ladder as it was left, for submissions that may rest on it."""
@@ -189,7 +185,7 @@ class _Course:
 
     def note(self, judged: _Judged, asked: Sequence[Asked]) -> None:
         """Take note of what was committed."""
-        self._alone = self._left is None or self._left.end.head == judged.before
+        self._alone = self._left is None or self._left.end == judged.before
         self._left = judged.left
         for searched, answer in zip(asked, judged.answers, strict=True):
             first, number = answer.first, answer.release.submission
@@ -227,7 +223,6 @@ class Guard:
     price_of: PriceOf
     _incumbent: _Known | None = field(default=None, init=False)
     # The batch of the ladder's first submission, which stays that one.
-    _began: tuple[str | None] | None = field(default=None, init=False)
     _course: _Course | None = field(init=False)
 
     def __post_init__(self) -> None:
@@ -367,14 +362,14 @@ class Guard:
         self, tx: Transaction, ladder: LadderRecord, measured: Sequence[Measured]
     ) -> _Judged | None:
         """Answer inside a transaction; None where labels were amended meanwhile."""
-        end = tx.chains.end(self.holdout.id)
-        if end.labels_version != measured[0].labelled.version:
+        if tx.hold(self.holdout.id).labels_version != measured[0].labelled.version:
             return None
-        before = end.head
+        before = tx.ends[self.holdout.id]
         order, size = self.best_first(tx, ladder, measured)
         announce(tx, ladder, measured[0].origin, size)
         answers = self.judge_all(tx, ladder, measured, order)
-        return _Judged(answers, before, Left(max(answers, key=_number).ladder, end))
+        last = max(answers, key=_number).ladder
+        return _Judged(answers, before, Left(last, tx.ends[self.holdout.id]))
 
     def judge_all(
         self,
@@ -390,7 +385,7 @@ class Guard:
             submission, more = measured[place], len(answers) + 1 < len(measured)
             answer = answers[place] = self.judge(tx, ladder, submission, answer, more=more)
             ladder = answer.ladder
-            tx.remember(ladder, submission.asked, answer.first)
+            tx.remember(ladder.id, submission.asked, answer.first)
         return [answers[place] for place in range(len(measured))]
 
     def best_first(
@@ -445,7 +440,7 @@ class Guard:
         """
         origin, predictions, labelled = measured.origin, measured.predictions, measured.labelled
         first, is_known, keyed = self._first_of(tx, ladder, measured)
-        known, began = (before.incumbent, before.began) if before else (None, None)
+        known = before.incumbent if before else None
         state, incumbent = self._state_of(tx, ladder, labelled, known)
         rules, price, same = self.rules.with_margin(origin.margin), 0.0, True
         margin, against, again = getattr(rules.mechanism, "margin", 0.0), ladder.incumbent, keyed
@@ -453,69 +448,69 @@ class Guard:
         if rules.mechanism.flags_alone:
             price = before.price if before else self.price_of(tx, ladder)
             state = replace(state, price=price)
-            # Of all submissions: how long it takes must not show which rows are the reserve's.
             least = tx.least_margin(ladder.id, measured.asked.digest)
             if keyed and first is not None:
-                decided = tx.decided(ladder, first.number, measured.asked)
-                same = decided.same
-                again = same and (margin <= decided.margin or not first.improved)
-                then = replace(state, price=0.0, candidates=decided.candidates)
-                was_spent = rules.is_spent(replace(then, releases=decided.releases))
-                against, margin = decided.against, decided.margin
+                same = (first.digest, first.reserve_digest) == measured.asked[:2]
+                tested = first.evidence.get("margin") or 0.0
+                again = same and (margin <= tested or not first.improved)
+                against, margin = _against(ladder, first.number), tested
+                was_spent = rules.is_spent(_state_then(state, ladder, first))
             else:
                 was_spent = rules.is_spent(state)
                 if first and not first.improved and not withdrawn and margin < least:
                     first, is_known = None, False  # for so small a gain it was not tested
         spent, level, repeat_of = False, None, None
-        known_by: dict[str, Any] = {"repeat_of": first.number} if first else {"key": origin.key}
         if first is None or labelled.reserve is not None:
-            # Of a repeat for nothing: how long it takes must not show which rows are the reserve's.
+            # Of what differs on the reserve alone as well, whose answer needs as long as a new one.
             rng = rng_of(self.rules, self.holdout.secret, ladder.id, ladder.queries + 1)
             after, outcome = rules.step(state, measured.evaluation, rng)
+        change: dict[str, Any] = {}
+        predictions_kept = None
         if first is None:
-            began = began or self._began_with(tx, ladder, origin.batch)
-            of_first = origin.batch is not None and began == (origin.batch,)
+            of_first = origin.batch is not None and (
+                not ladder.submissions or ladder.first_batch == origin.batch
+            )
             risk, improved, spent = outcome.risk, outcome.improved, after.releases > state.releases
-            change: dict[str, Any] = {
-                "evidence": _recorded(outcome.evidence),
-                "state": state_to(after),
-                "incumbent": predictions if improved else None,
-                "candidate": predictions if of_first else None,
-            }
+            evidence: Mapping[str, Any] = _recorded(outcome.evidence)
+            change = {"key": origin.key, "state": state_to(after), "candidate": of_first}
+            if improved or of_first:
+                predictions_kept = predictions
         else:
             if is_known:
                 repeat_of = first.number if same else None
-                if first.improved:
-                    level = first.level or tx.improvements(ladder.id, first.number)
-                    first = first._replace(level=level)
+                level = ladder.improvements(first.number) if first.improved else None
+            change = {"repeat_of": first.number}
             if again and not withdrawn:
-                risk, improved, change = first.risk, first.improved, {"evidence": {}}
+                risk, improved, evidence = first.risk, first.improved, {}
             else:  # without that count, whose time would reveal what repeats on the ladder's rows
                 risk, improved = not_improved(self.rules, ladder.state["standing"], first.risk)
                 known_as = HELD if first.improved else KNOWN
-                change = {"evidence": known_as if is_known else NOT_IMPROVED}
+                evidence = known_as if is_known else NOT_IMPROVED
+        if measured.waited is not None:  # what a round answers is kept since it was collected
+            predictions_kept, waited = None, measured.waited
+            change |= {"waited": waited.position, "predictions": waited.event.predictions}
         part = labelled.part
-        ladder = tx.append(
-            ladder,
-            entry={
-                "digest": measured.asked.digest,
-                "reserve_digest": measured.asked.reserve_digest,
-                "batch": origin.batch,
-                "search": origin.search,
-                "place": origin.place,
-                "raw_risk": measured.evaluation.risk,
-                "disagreement": disagreement(
-                    part.of(predictions), None if incumbent is None else part.of(incumbent)
-                ),
-                "context": origin.context,
-                "time": measured.time,
-                **known_by,
-                "released_risk": risk,
-                "improved": improved,
-            },
+        submitted = Submitted(
+            ladder=ladder.id,
+            number=ladder.submissions + 1,
+            query=ladder.queries + 1 if first is None or evidence == NOT_IMPROVED else None,
+            time=measured.time,
+            digest=measured.asked.digest,
+            reserve_digest=measured.asked.reserve_digest,
+            batch=origin.batch,
+            search=origin.search,
+            place=origin.place,
+            raw=measured.evaluation.risk,
+            evidence=dict(evidence),
+            risk=risk,
+            improved=improved,
+            disagreement=disagreement(
+                part.of(predictions), None if incumbent is None else part.of(incumbent)
+            ),
+            context=dict(origin.context),
             **change,
-            more=more,
         )
+        ladder = tx.append(ladder, submitted, predictions_kept, more=more)
         left = releases_left(ladder, ladder.state["releases"])
         release = Release(
             score=self.metric.to_score(risk) if self.rules.shows_scores else None,
@@ -531,16 +526,16 @@ class Guard:
         if first is None:
             if improved:
                 known = (ladder.version, labelled.version), predictions, measured.evaluation
-            first = First(release.submission, risk, improved, level=release.improvements)
+            first = submitted
         return Answer(
-            *(release, ladder, spent and left == 0, known, None if keyed else first, began),
+            *(release, ladder, spent and left == 0, known, None if keyed else first),
             *(price, against, margin, was_spent, withdrawn),
         )
 
     @staticmethod
     def _first_of(
         tx: Transaction, ladder: LadderRecord, measured: Measured
-    ) -> tuple[First | None, bool, bool]:
+    ) -> tuple[Submitted | None, bool, bool]:
         """Return the first submission that this one repeats, if it repeats any.
 
         Also whether who submits it knows that, for then it costs nothing, and whether it is one
@@ -559,7 +554,6 @@ class Guard:
         """Take note of an answer that was committed, and return the release."""
         # It is in the ledger by now: the next submission need not read it back.
         self._incumbent = answer.incumbent or self._incumbent
-        self._began = answer.began or self._began
         if answer.spent:
             warn(
                 f"The {self.rules.budget} releases of this ladder are used up: the released "
@@ -611,16 +605,6 @@ class Guard:
             *(self.ledger, kept.record, self.metric, rows, self.order, groups)
         )
 
-    def _began_with(
-        self, tx: Transaction, ladder: LadderRecord, batch: str | None
-    ) -> tuple[str | None] | None:
-        """Return the batch of a ladder's first submission; None where that is not of interest."""
-        if not ladder.submissions:
-            return (batch,)
-        if self._began is None and batch is not None:
-            return (tx.batches.first(ladder.id),)
-        return self._began
-
     def _state_of(
         self, tx: Transaction, ladder: LadderRecord, labelled: Labelled, known: _Known | None
     ) -> tuple[State, NDArray[Any] | None]:
@@ -658,6 +642,20 @@ def _recorded(evidence: Evidence) -> dict[str, Any]:
     """Return evidence as the ledger keeps it."""
     known = {name: getattr(evidence, name) for name in _EVIDENCE}
     return known if evidence.margin is None else {**known, "margin": evidence.margin}
+
+
+def _against(ladder: LadderRecord, number: int) -> int | None:
+    """Return what was the incumbent when a submission was decided on."""
+    gone = {one.event.number for one in ladder.withdrawn if one.event.until < number}
+    before = (one.number for one in ladder.improved if one.number < number)
+    return max((one for one in before if one not in gone), default=None)
+
+
+def _state_then(state: State, ladder: LadderRecord, first: Submitted) -> State:
+    """Return the state of a gate when a submission was decided on."""
+    candidates = max((first.query or 0) - 2, 0)  # the baseline is none
+    releases = sum(one.number < first.number for one in ladder.improved)
+    return replace(state, price=0.0, candidates=candidates, releases=releases)
 
 
 def make_guard(
@@ -712,7 +710,7 @@ def _labelled(
     if not is_named(metric):
         index = index_of(rows.X)
         targets = targets if index is None else indexed(targets, index.take(order))
-        known = ledger.transact(lambda tx: tx.rows.known(holdout.id), Access.READ)
+        known = ledger.transact(lambda tx: tx.known(holdout.id), Access.READ)
         first = known.places
     part, reserve = parts_of(targets, weights, holdout.reserve, groups, first)
     digest = _digest_of(part, reserve)

@@ -7,13 +7,14 @@ an audit experiment has reason to.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from ladderholdout.guard.shown.record_views import shown_estimate, submission_of
+from ladderholdout.guard.shown.record_views import estimates_of, shown_estimate, submission_of
 from ladderholdout.guard.shown.views import score_of
-from ladderholdout.ledger import AuditEntry, Entry, Head, LadderRecord, Transaction
+from ladderholdout.ledger.events import Submitted
+from ladderholdout.ledger.fold import Head, LadderRecord
+from ladderholdout.ledger.transaction import Transaction
 from ladderholdout.metrics import Metric
 
 RAW_POLICIES = ("live", "sealed")
@@ -87,34 +88,27 @@ def unsent(
     -------
     Unsent
     """
-    entries: tuple[Entry | AuditEntry, ...] = ()
+    entries: tuple[Submitted, ...] = ()
     if ladder.submissions > after:
-        entries = (tx.audit_entries if raw else tx.entries)(ladder.id, after=after, limit=limit)
-    queries = tx.reserve.all(ladder.holdout_id)
-    reserve = {query.submission: query.risk for query in queries if query.ladder_id == ladder.id}
-    # As the status has it: none where there is none any more.
+        entries = tx.entries(ladder.id, after=after, limit=limit)
+    known = tx.fold(ladder.holdout_id)
+    reserve = {one.submission: one.risk for _, one in known.looks if one.ladder == ladder.id}
     shown_now = shown_estimate(tx, ladder, metric)
     estimates = {} if shown_now is None else {ladder.incumbent: shown_now.score}
-    points = tuple(_point(entry, metric, reserve, estimates) for entry in entries)
-    shown = tx.shown_risks(ladder)
-    later = -1 if shown is None else len(shown), len(reserve), len(tx.batches.estimates_of(ladder))
-    return Unsent(points, tx.head(ladder.holdout_id), later)
-
-
-def _point(
-    one: Entry | AuditEntry,
-    metric: Metric,
-    reserve: Mapping[int, float | None],
-    estimates: Mapping[int | None, float | None],
-) -> Point:
-    entry = one if isinstance(one, Entry) else one.entry
-    shown = submission_of(entry, metric)
-    return Point(
-        entry.number,
-        entry.time,
-        shown.improved,
-        shown.score,
-        score_of(reserve.get(entry.number), metric),
-        estimates.get(entry.number),
-        None if isinstance(one, Entry) else metric.to_score(one.raw_risk),
-    )
+    points = []
+    for entry in entries:
+        submission = submission_of(entry, ladder, metric)
+        points.append(
+            Point(
+                entry.number,
+                entry.time,
+                submission.improved,
+                metric.to_score(entry.risk) if raw else submission.score,
+                score_of(reserve.get(entry.number), metric),
+                estimates.get(entry.number),
+                metric.to_score(entry.raw) if raw else None,
+            )
+        )
+    shown = -1 if ladder.shows_scores else len(ladder.shown_risks())
+    later = shown, len(reserve), len(estimates_of(tx, ladder))
+    return Unsent(tuple(points), tx.head(ladder.holdout_id), later)

@@ -14,7 +14,7 @@ from ladderholdout.guard.shown.score_certificate import (
     html_table,
     in_one_line,
 )
-from ladderholdout.ledger import Overlap, block_name, parted_name
+from ladderholdout.ledger.fold import Overlap, block_name, parted_name
 from ladderholdout.metrics import Metric
 
 TOGETHER = "together"

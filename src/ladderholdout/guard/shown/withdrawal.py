@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, InvalidSubmission
 from ladderholdout.guard.shown.views import score_line, score_of
-from ladderholdout.ledger import First, LadderRecord, Transaction
-from ladderholdout.ledger.replay import rules_of
+from ladderholdout.ledger.events import Submitted
+from ladderholdout.ledger.fold import LadderRecord
+from ladderholdout.ledger.rules import rules_of
+from ladderholdout.ledger.transaction import Transaction
 from ladderholdout.metrics import Metric
 
 
@@ -66,31 +68,32 @@ def withdraw(
     if number > ladder.submissions:
         allowed = f"the number of one of the {ladder.submissions} submissions of this ladder"
         raise InvalidArgument("number", allowed, "a larger one", "history() lists them.")
-    (entry,) = tx.entries(ladder.id, after=number - 1, limit=1)
+    entry = tx.submission(ladder.id, number)
     first = entry.repeat_of or entry.number
-    if entry.withdrawn is not None:
-        raise HoldoutConflict(f"Submission {first} is withdrawn already: {entry.withdrawn}")
-    n = tx.holdout(ladder.holdout_id).n_ladder
-    done = tx.withdrawals.add(ladder, first, reason, n)
-    after = tx.ladder(ladder.id)
-    again: tuple[int, ...] = ()
+    if (before := ladder.why_withdrawn(entry)) is not None:
+        raise HoldoutConflict(f"Submission {first} is withdrawn already: {before}")
+    # Noise that is drawn anew for the same predictions could be averaged away.
+    rule = rules_of(ladder.settings).mechanism
+    after = tx.withdraw(ladder, first, reason, again=not (rule.noisy or rule.redraws))
+    done, again = after.withdrawn[-1].event, tuple[int, ...]()
     if done.replaced and done.again:
         since = tx.entries(ladder.id, after=done.number, limit=done.until - done.number)
-        others = (entry for entry in since if entry.repeat_of is None and entry.withdrawn is None)
-        again = tuple(entry.number for entry in others if not entry.improved)
-    score = score_of(tx.released(after), metric)
+        others = (one for one in since if one.repeat_of is None and not one.improved)
+        again = tuple(one.number for one in others if after.why_withdrawn(one) is None)
+    score = score_of(after.released, metric)
     return Withdrawn(first, reason, after.incumbent, score, again)
 
 
-def is_withdrawn(first: First | None, ladder: LadderRecord) -> bool:
+def is_withdrawn(first: Submitted | None, ladder: LadderRecord) -> bool:
     """Return whether predictions were withdrawn before; refuse them where there is no incumbent."""
-    if first is None or first.withdrawn is None:
+    reason = None if first is None else ladder.why_withdrawn(first)
+    if first is None or reason is None:
         return False
     if ladder.incumbent is None:
         raise InvalidSubmission(
             "predictions",
             "others than those of a submission that was withdrawn, while there is no incumbent",
             f"those of submission {first.number}",
-            f"It was withdrawn for this reason: {first.withdrawn}",
+            f"It was withdrawn for this reason: {reason}",
         )
     return True

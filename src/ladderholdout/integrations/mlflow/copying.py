@@ -12,7 +12,8 @@ from ladderholdout.guard import OpenLadder, Point, Unsent
 from ladderholdout.integrations.mlflow import service as names
 from ladderholdout.integrations.mlflow.page import describe
 from ladderholdout.integrations.mlflow.service import faults_named, living_run, require
-from ladderholdout.ledger import Head, Progress
+from ladderholdout.ledger.fold import Head
+from ladderholdout.ledger.log import Progress
 from ladderholdout.thirdparty import store_of
 
 if TYPE_CHECKING:

@@ -28,7 +28,8 @@ from ladderholdout.integrations.mlflow.service import (
     places,
 )
 from ladderholdout.integrations.mlflow.uris import printable_uri
-from ladderholdout.ledger import Head, Progress
+from ladderholdout.ledger.fold import Head
+from ladderholdout.ledger.log import Progress
 
 if TYPE_CHECKING:
     from mlflow.entities import Run

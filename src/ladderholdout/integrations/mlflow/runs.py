@@ -25,7 +25,7 @@ from ladderholdout.integrations.mlflow.service import (
     living_run,
 )
 from ladderholdout.integrations.mlflow.uris import is_own, printable_uri
-from ladderholdout.ledger import is_memory, resolve_url, shown
+from ladderholdout.ledger.place import is_memory, resolve_url, shown
 from ladderholdout.process import PerProcess
 
 if TYPE_CHECKING:

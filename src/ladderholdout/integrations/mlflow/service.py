@@ -20,7 +20,7 @@ from ladderholdout import thirdparty
 from ladderholdout.errors import InvalidArgument, LadderHoldoutError, TrackingError
 from ladderholdout.guard import Check, Facts, OpenLadder
 from ladderholdout.integrations.mlflow.uris import checked_uri, printable_uri, sqlite_file
-from ladderholdout.ledger import shown
+from ladderholdout.ledger.place import shown
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -8,47 +8,18 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NoReturn
 
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.ledger.records import (
-    HELD,
-    KNOWN,
-    NOT_IMPROVED,
-    HoldoutRecord,
-    LadderRecord,
-    LadderSettings,
-    Recorded,
-    Withdrawal,
-)
+from ladderholdout.ledger.events import LadderSettings, Submitted, Withdrawn
 from ladderholdout.mechanisms import MECHANISMS, mechanism_from
 from ladderholdout.mechanisms.base import Evidence, State
 from ladderholdout.mechanisms.rules import FreshRngs, LadderRules
 from ladderholdout.metrics import Evaluation, ItemMetric, Metric, get_metric
 from ladderholdout.metrics.scales import scale_of
-
-
-@dataclass(slots=True)  # a frozen one takes three times as long to make, and there are millions
-class Replayed:
-    """One submission with what its replay gives; `agrees` compares them to the bit."""
-
-    number: int
-    recorded: tuple[float, bool]
-    recomputed: tuple[float, bool]
-    after: State = field(repr=False)
-
-    @property
-    def state(self) -> Mapping[str, Any]:
-        """The state after it, in the numbers that the ledger keeps."""
-        return state_to(self.after)
-
-    @property
-    def agrees(self) -> bool:
-        """Whether the recorded release is the recomputed one, bit for bit."""
-        return self.recorded == self.recomputed
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,54 +145,47 @@ def state_from(numbers: Mapping[str, Any], n: int, incumbent: Evaluation | None)
     return State(**{**numbers, "n": n, "incumbent": incumbent, "places": places})
 
 
-def replay(
-    holdout: HoldoutRecord,
-    ladder: LadderRecord,
-    entries: Iterable[Recorded],
-    withdrawals: Iterable[Withdrawal] = (),
-) -> Iterator[Replayed]:
-    """Recompute the release of every submission.
+class Replay:
+    """A ladder's rule, run again on the recorded evidence, one submission after the other.
 
     Parameters
     ----------
-    holdout : HoldoutRecord
-        For its size and its secret.
-    ladder : LadderRecord
-    entries : iterable of Recorded
-        All of the ladder's submissions, in their order.
-    withdrawals : iterable of Withdrawal
-        All of them, oldest first.
-
-    Yields
-    ------
-    Replayed
+    settings : LadderSettings
+    n : int
+        Number of rows that the ladder measures.
+    secret : bytes
+    ladder : int
     """
-    rules = rules_of(ladder.settings)
-    state = rules.start(holdout.n_ladder)
-    start, answers = state.standing, _Answers()
-    returns = [withdrawal for withdrawal in withdrawals if withdrawal.replaced]
-    draws, queries = FreshRngs(rules, holdout.secret, ladder.id), 0
-    for entry in entries:
-        number = entry.number
-        queries += entry.repeat_of is None or entry.evidence == NOT_IMPROVED
-        while returns and returns[0].until < number:
-            state = _back(state, start, answers, returns.pop(0))
-        if entry.repeat_of is None:
-            state, outcome = rules.replay(state, Evidence(**entry.evidence), draws.of(queries))
-            recomputed = outcome.risk, outcome.improved
+
+    __slots__ = ("_answers", "_draws", "_rules", "_start", "_state")
+
+    def __init__(self, settings: LadderSettings, n: int, secret: bytes, ladder: int) -> None:
+        self._rules = rules_of(settings)
+        self._state = self._rules.start(n)
+        self._start, self._answers = self._state.standing, _Answers()
+        self._draws = FreshRngs(self._rules, secret, ladder)
+
+    def answer(self, one: Submitted) -> tuple[float, bool]:
+        """Return the answer to the next submission."""
+        if one.repeat_of is None:
+            rng = self._draws.of(one.query or 0)
+            self._state, outcome = self._rules.replay(self._state, Evidence(**one.evidence), rng)
+            answer = outcome.risk, outcome.improved
         else:
-            recomputed = answers.of(entry.repeat_of)
-            if entry.evidence in (NOT_IMPROVED, KNOWN, HELD):
-                recomputed = not_improved(rules, state.standing, recomputed[0])
-        answers.keep(number, *recomputed)
-        after = state
-        for withdrawal in returns:
-            if withdrawal.until == number:
-                after = _back(after, start, answers, withdrawal)
-        yield Replayed(number, (entry.risk, entry.improved), recomputed, after)
+            answer = self._answers.of(one.repeat_of)
+            if one.evidence:  # it was not answered as it was the first time
+                answer = not_improved(self._rules, self._state.standing, answer[0])
+        self._answers.keep(one.number, *answer)
+        return answer
 
+    def back(self, withdrawn: Withdrawn) -> None:
+        """Go back to an earlier incumbent; what was spent and the noise stay."""
+        if withdrawn.replaced:
+            back = withdrawn.incumbent
+            standing = self._start if back is None else self._answers.of(back)[0]
+            self._state = replace(self._state, standing=standing)
 
-def _back(state: State, start: float, answers: _Answers, withdrawal: Withdrawal) -> State:
-    """Return the state after a ladder went back; what was spent and the noise stay."""
-    back = withdrawal.incumbent
-    return replace(state, standing=start if back is None else answers.of(back)[0])
+    @property
+    def state(self) -> dict[str, Any]:
+        """The state by now, in the numbers that the ledger keeps."""
+        return state_to(self._state)

@@ -1,0 +1,135 @@
+"""What was measured on a reserve, and what of it is shown; `verify` works it out again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ladderholdout.certificates import FinalsEvidence, FinalsShown, ReserveGrid
+from ladderholdout.ledger.events import FinalsHeld, Json, ReserveQueried
+from ladderholdout.metrics.scales import Scale
+
+
+@dataclass(frozen=True, slots=True)
+class ReserveEvidence:
+    """What was measured on the reserve, which is raw, and what can be shown of it.
+
+    Attributes
+    ----------
+    grid : ReserveGrid
+    risk : float or None
+        None where the metric has no value for these predictions there.
+    low, high : float or None
+        Ends of an interval that was drawn, or that its rows gave; None where one follows from the
+        risk.
+    bound : str
+        The inequality behind ends that the rows gave, which are as they are shown; else empty.
+    confidence : float or None
+        At which the rows gave them.
+    price_of_ends : float
+        What it costs to show them, in nats.
+    clipped : tuple of (int, float) or None
+        How many rows they clip to the stated range, and what share of the score these are.
+    """
+
+    grid: ReserveGrid
+    risk: float | None = field(repr=False)
+    low: float | None = field(default=None, repr=False)
+    high: float | None = field(default=None, repr=False)
+    bound: str = ""
+    confidence: float | None = None
+    price_of_ends: float = 0.0
+    clipped: tuple[int, float] | None = None
+
+    def shown(self) -> tuple[float | None, float | None, float | None]:
+        """Return low end, risk and high end as they may be shown: on the grid."""
+        if self.risk is None:
+            return None, None, None
+        risk = self.grid.nearest(self.risk)
+        if self.low is None or self.high is None:
+            return None, risk, None
+        low, high = self.low, self.high
+        if not self.bound:
+            low, high = self.grid.below(low), self.grid.above(high)
+        if self.clipped is not None:
+            # Of another number than the risk, which may lie beside it.
+            return low, risk, high
+        return min(low, risk), risk, max(high, risk)
+
+    def price(self) -> float:
+        """Return what later queries pay for what is shown, in nats."""
+        return self.grid.price(self.shown()[1]) + self.price_of_ends
+
+    @classmethod
+    def of(cls, query: ReserveQueried) -> ReserveEvidence:
+        """Return what a query measured."""
+        measured = {**query.evidence, "grid": grid_from(query.evidence["grid"])}
+        if measured["clipped"] is not None:
+            measured["clipped"] = tuple(measured["clipped"])
+        return cls(**measured)
+
+    def agrees(self, query: ReserveQueried, released: float | None) -> bool:
+        """Return whether a query showed what follows from this, of this released risk."""
+        shown = query.low, query.risk, query.high, query.log_values
+        fits = self.grid.query == query.number and self.grid.released in (None, released)
+        return fits and shown == (*self.shown(), self.price())
+
+
+def grid_from(stored: Mapping[str, Any]) -> ReserveGrid:
+    """Return a grid from its numbers."""
+    limits, scale = stored["limits"], stored["scale"]
+    stated = {
+        "limits": None if limits is None else tuple(limits),
+        "scale": None if scale is None else Scale(**scale),
+    }
+    return ReserveGrid(**{**stored, **stated})
+
+
+def of_finals(evidence: FinalsEvidence) -> Json:
+    """Return what finals measured as plain numbers."""
+    return {
+        "grid": asdict(replace(evidence.grids[0], released=None)),
+        "released": [grid.released for grid in evidence.grids],
+        "risks": list(evidence.risks),
+        "lows": list(evidence.lows),
+        "highs": list(evidence.highs),
+        "pairs": None if evidence.pairs is None else list(evidence.pairs),
+        "amended": evidence.amended,
+    }
+
+
+def finals_evidence(stored: Mapping[str, Any]) -> FinalsEvidence:
+    """Return what finals measured."""
+    grid = grid_from(stored["grid"])
+    return FinalsEvidence(
+        tuple(replace(grid, released=released) for released in stored["released"]),
+        tuple(stored["risks"]),
+        tuple(stored["lows"]),
+        tuple(stored["highs"]),
+        None if stored["pairs"] is None else tuple(stored["pairs"]),
+        float(stored["amended"]),
+    )
+
+
+def finals_shown(shown: FinalsShown) -> Json:
+    """Return what finals showed as plain numbers."""
+    return {
+        "risks": list(shown.risks),
+        "lows": list(shown.lows),
+        "highs": list(shown.highs),
+        "better": [np.flatnonzero(row).tolist() for row in shown.better],
+        "log_values": shown.log_values,
+    }
+
+
+def shown_of(held: FinalsHeld) -> FinalsShown:
+    """Return what finals showed."""
+    shown, count = held.shown, len(held.entries)
+    better = np.zeros((count, count), dtype=bool)
+    for place, beaten in enumerate(shown["better"]):
+        better[place, beaten] = True
+    risks, lows, highs = (tuple(shown[name]) for name in ("risks", "lows", "highs"))
+    return FinalsShown(risks, lows, highs, better, float(shown["log_values"]))
