@@ -12,9 +12,11 @@ import hmac
 import re
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from ladderholdout.arguments import choice, segment, whole
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, UnknownHoldout, did_you_mean
@@ -23,6 +25,7 @@ from ladderholdout.guard import (
     HoldoutSettings,
     LocalLadder,
     by_first_order,
+    commands,
     named,
     parted,
     reopen_ladder,
@@ -54,6 +57,105 @@ _SUBMITTING = ("analyst", "program", "host")
 
 _TOKEN = re.compile(r"lh_([0-9a-f]{16})_[A-Za-z0-9_-]{43}")
 _NOBODY = "0" * 64
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """An account as it is shown: nothing of its token."""
+
+    holdout: str
+    name: str
+    role: str
+    per_day: int | None
+    created: datetime
+    expires: datetime | None
+    revoked: datetime | None
+    valid: bool
+
+    @classmethod
+    def of(cls, record: AccountRecord, **more: Any) -> Any:
+        """Show a record of the ledger."""
+        names = ("holdout", "name", "role", "per_day", "created", "expires", "revoked")
+        known = {name: getattr(record, name) for name in names}
+        return cls(**known, valid=record.is_valid(), **more)
+
+
+@dataclass(frozen=True, slots=True)
+class Token(Account):
+    """An account with its token, which is shown once."""
+
+    token: str = field(repr=False)
+
+
+Name = Annotated[str, Field(description="the name of an account")]
+PerDay = Annotated[
+    commands.Whole | None, Field(description="a whole number, or none for any number of them")
+]
+Day = Annotated[str | None, Field(description="the last day of the token, as 2026-12-31")]
+
+
+@commands.command(commands.OWNER, reads=True)
+class Accounts(commands.Command[tuple[Account, ...]]):
+    """List the accounts on the holdout."""
+
+
+@commands.command(commands.OWNER)
+class AddAccount(commands.Command[Token]):
+    """Add an account, and show its token once."""
+
+    account: Name
+    role: Annotated[str, Field(description="analyst, program, host, reader or owner")]
+    per_day: PerDay = None
+    budget: Annotated[
+        commands.Whole | None, Field(description="a whole number, or none for that of the holdout")
+    ] = None
+    show: Annotated[
+        str | None, Field(description="scores or improvements, or none for the holdout's")
+    ] = None
+    expires: Day = None
+
+
+@commands.command(commands.OWNER)
+class RotateToken(commands.Command[Token]):
+    """Give an account a new token, shown once; the one before ends at once."""
+
+    account: Name
+    expires: Day = None
+
+
+@commands.command(commands.OWNER)
+class RevokeToken(commands.Command[Account]):
+    """End the token of an account at once."""
+
+    account: Name
+
+
+@commands.command(commands.OWNER)
+class LimitAccount(commands.Command[Account]):
+    """Change the submissions a day of an account."""
+
+    account: Name
+    per_day: PerDay = None
+
+
+def execute(url: str, holdout: str, asked: commands.Command[Any]) -> Any:
+    """Do what a command asks of the accounts on a holdout."""
+    match asked:
+        case Accounts():
+            return tuple(map(Account.of, accounts_of(url, holdout)))
+        case AddAccount():
+            limits = {name: getattr(asked, name) for name in ("per_day", "budget", "show")}
+            until = end_of(asked.expires)
+            issued = add_account(url, holdout, asked.account, asked.role, **limits, expires=until)
+            return Token.of(issued.account, token=issued.token)
+        case RotateToken():
+            issued = rotate_token(url, holdout, asked.account, expires=end_of(asked.expires))
+            return Token.of(issued.account, token=issued.token)
+        case RevokeToken():
+            return Account.of(revoke_token(url, holdout, asked.account))
+        case LimitAccount():
+            return Account.of(limit_account(url, holdout, asked.account, asked.per_day))
+    raise TypeError(f"{asked.word} is no command about accounts")
 
 
 @dataclass(frozen=True, slots=True)
