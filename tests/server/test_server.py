@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from pyarrow import ipc
 
 from ladderholdout import LadderHoldout
+from ladderholdout.cli import app
 from ladderholdout.guard.commands import packed
 from ladderholdout.leaderboard import Leaderboard
 from ladderholdout.ledger import Ledger
@@ -31,6 +32,7 @@ from ladderholdout.server.accounts import revoke_token
 from ladderholdout.server.protocol import Prompt
 from ladderholdout.server.views import commands
 from ladderholdout.vault import features_from_bytes
+from tests.support.commands import CliRunner
 from tests.support.server import (
     N,
     Running,
@@ -460,6 +462,23 @@ def test_what_the_owner_does_not_serve_is_refused(tmp_path: Path) -> None:
             answer = server.ask("POST", "/v1/holdouts/churn/submit", token, data=data)
             assert answer.status_code == 413
         assert server.ask("POST", "/v1/holdouts/churn/describe", token).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("word", "asked"), [("status", "status"), ("history", "history"), ("certificate", "certify")]
+)
+def test_the_command_line_prints_what_the_api_answers(
+    team: Team, monkeypatch: pytest.MonkeyPatch, word: str, asked: str
+) -> None:
+    monkeypatch.setenv("LADDERHOLDOUT_TOKEN", team.tokens["analyst"])
+    done = CliRunner().invoke(app, [word, "churn", "--server", team.server.url, "--json"])
+    printed = json.loads(done.stdout)
+    answered = team.ask("POST", f"/v1/holdouts/churn/{asked}", "analyst").json()
+    assert (printed.pop("ledger", "") and "ledger" in answered) or word != "status"
+    answered.pop("ledger", None)
+    assert printed == answered
+    schema = commands.schema_of(commands.COMMANDS[asked].answer)
+    assert set(answered) == set(schema["properties"]) - {"ledger"}
 
 
 # -- limits ---------------------------------------------------------------------------

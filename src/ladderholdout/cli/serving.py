@@ -75,7 +75,7 @@ def account(
     is revoked or rotated.
     """
     if action is Action.LIST:
-        known = tuple(map(accounts.Account.of, accounts.accounts_of(ledger, holdout)))
+        known = accounts.accounts_of(ledger, holdout)
         _print(known, {"accounts": known} if as_json else None)
         return
     if name is None or holdout is None:

@@ -14,17 +14,9 @@ from uuid import UUID, uuid4
 import numpy as np
 from numpy.typing import NDArray
 
-from ladderholdout import guard
+from ladderholdout import errors, guard
 from ladderholdout import identity as fp
 from ladderholdout.arguments import within
-from ladderholdout.errors import (
-    BudgetWarning,
-    HoldoutConflict,
-    InvalidArgument,
-    OpenedWarning,
-    UnknownHoldout,
-    warn,
-)
 from ladderholdout.feedback import check_policy
 from ladderholdout.guard import commands
 from ladderholdout.ledger.replay import rules_of, stored_metric
@@ -109,13 +101,10 @@ class RemoteLadder:
     def decide(self, predictions: Any, origin: guard.Origin) -> guard.Decision:
         """Submit predictions to a gate, and return whether they may replace the incumbent."""
         guard.settle()
-        rules = self.facts.rules
-        guard.check_decides(rules, self.facts.name)
-        rules.with_margin(origin.margin)
         guard.note_answer()
         stated = self._stated(self._values(predictions), origin)
-        key, gate = origin.key or uuid4().hex, (origin.margin, origin.baseline)
-        return self.execute(commands.Decide(**stated, key=key, margin=gate[0], baseline=gate[1]))
+        stated |= {"margin": origin.margin, "baseline": origin.baseline}
+        return self.execute(commands.Decide(**stated, key=origin.key or uuid4().hex))
 
     def submit_rounds(
         self, outputs: Sequence[Any], origins: Sequence[guard.Origin]
@@ -193,17 +182,17 @@ class RemoteLadder:
         """Warn of what the guard warned of where it is."""
         budget = self.facts.rules.budget
         if budget is not None and release.improved and release.improvements == budget:
-            warn(
+            errors.warn(
                 f"The {budget} releases of this ladder are used up: the released score stays, "
                 "whatever is submitted from now on.",
-                BudgetWarning,
+                errors.BudgetWarning,
             )
         if release.opened:
             certified = "certified by the reserve alone."
-            warn(
+            errors.warn(
                 "An audit has shown raw scores of this ladder: the submission is recorded, but "
                 + (certified if self.facts.n_reserve else "can not be certified."),
-                OpenedWarning,
+                errors.OpenedWarning,
             )
         return release
 
@@ -269,7 +258,7 @@ class RemoteLadder:
     def _check_confidence(self, confidence: float | None) -> None:
         """Refuse another confidence than the registered one."""
         if confidence not in (None, self.facts.confidence):
-            raise InvalidArgument(
+            raise errors.InvalidArgument(
                 "confidence",
                 f"{self.facts.confidence:g}, the registered one, behind a server",
                 "another",
@@ -366,7 +355,7 @@ class RemoteLadder:
         if self.X is not None:
             return self.X
         if not self.shares_rows:
-            raise InvalidArgument(
+            raise errors.InvalidArgument(
                 "X",
                 "given to LadderHoldout.connect, for this server does not share the rows",
                 "missing",
@@ -383,7 +372,7 @@ class RemoteLadder:
         return self.ledger, self.facts.fingerprint
 
     def _refuse(self, what: str) -> NoReturn:
-        raise HoldoutConflict(
+        raise errors.HoldoutConflict(
             f"{what} where the ledger is, by its owner: this holdout is behind {self.ledger}."
         )
 
@@ -415,7 +404,7 @@ def _listed(ids: Any) -> list[int | float | str]:
     plain = [name.item() if hasattr(name, "item") else name for name in ids]
     listed = [str(name) if isinstance(name, UUID) else name for name in plain]
     if not all(type(name) in (int, float, str) for name in listed):
-        raise InvalidArgument("ids", "numbers or texts behind a server", "others")
+        raise errors.InvalidArgument("ids", "numbers or texts behind a server", "others")
     return listed
 
 
@@ -433,7 +422,7 @@ def connect(
     if name is None:
         listed = json.loads(connection.call("GET", "/v1/holdouts"))["holdouts"]
         if len(listed) != 1:
-            raise UnknownHoldout("The token is for no single holdout: name one in the URL.")
+            raise errors.UnknownHoldout("The token is for no single holdout: name one in the URL.")
         name = listed[0]["name"]
     described = connection.call("POST", path_of(name, commands.Describe.word))
     told = commands.read_as(commands.Description, described)

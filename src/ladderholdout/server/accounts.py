@@ -14,7 +14,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import Field
 
@@ -73,7 +73,7 @@ class Account:
     valid: bool
 
     @classmethod
-    def of(cls, record: AccountRecord, **more: Any) -> Any:
+    def of(cls, record: AccountRecord, **more: Any) -> Self:
         """Show a record of the ledger."""
         names = ("holdout", "name", "role", "per_day", "created", "expires", "revoked")
         known = {name: getattr(record, name) for name in names}
@@ -82,7 +82,26 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Token(Account):
-    """An account with its token, which is shown once."""
+    """An account with its token, which is shown once.
+
+    Attributes
+    ----------
+    token : str
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from ladderholdout import LadderHoldout
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> ledger = str(Path(folder.name) / "ledger.db")
+    >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", name="coins", ledger=ledger)
+    >>> from ladderholdout.server.accounts import add_account
+    >>> issued = add_account(ledger, "coins", "Ada", "analyst", per_day=20)
+    >>> "lh_" in repr(issued)
+    False
+    >>> folder.cleanup()
+    """
 
     token: str = field(repr=False)
 
@@ -142,51 +161,18 @@ def execute(url: str, holdout: str, asked: commands.Command[Any]) -> Any:
     """Do what a command asks of the accounts on a holdout."""
     match asked:
         case Accounts():
-            return tuple(map(Account.of, accounts_of(url, holdout)))
+            return accounts_of(url, holdout)
         case AddAccount():
             limits = {name: getattr(asked, name) for name in ("per_day", "budget", "show")}
-            until = end_of(asked.expires)
-            issued = add_account(url, holdout, asked.account, asked.role, **limits, expires=until)
-            return Token.of(issued.account, token=issued.token)
+            limits["expires"] = end_of(asked.expires)
+            return add_account(url, holdout, asked.account, asked.role, **limits)
         case RotateToken():
-            issued = rotate_token(url, holdout, asked.account, expires=end_of(asked.expires))
-            return Token.of(issued.account, token=issued.token)
+            return rotate_token(url, holdout, asked.account, expires=end_of(asked.expires))
         case RevokeToken():
-            return Account.of(revoke_token(url, holdout, asked.account))
+            return revoke_token(url, holdout, asked.account)
         case LimitAccount():
-            return Account.of(limit_account(url, holdout, asked.account, asked.per_day))
+            return limit_account(url, holdout, asked.account, asked.per_day)
     raise TypeError(f"{asked.word} is no command about accounts")
-
-
-@dataclass(frozen=True, slots=True)
-class Issued:
-    """A token as it is shown, once.
-
-    Attributes
-    ----------
-    account : AccountRecord
-    token : str
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from ladderholdout import LadderHoldout
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> ledger = str(Path(folder.name) / "ledger.db")
-    >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", name="coins", ledger=ledger)
-    >>> from ladderholdout.server.accounts import add_account
-    >>> issued = add_account(ledger, "coins", "Ada", "analyst", per_day=20)
-    >>> issued  # its token is not shown
-    Issued('Ada')
-    >>> folder.cleanup()
-    """
-
-    account: AccountRecord
-    token: str
-
-    def __repr__(self) -> str:
-        return f"Issued({self.account.name!r})"
 
 
 def add_account(
@@ -199,7 +185,7 @@ def add_account(
     budget: int | None = None,
     show: str | None = None,
     expires: datetime | None = None,
-) -> Issued:
+) -> Token:
     """Add an account on a holdout; an analyst gets a ladder of its own.
 
     The ladder follows the rules of the holdout's leaderboard, where there is one, else those of
@@ -222,7 +208,7 @@ def add_account(
 
     Returns
     -------
-    Issued
+    Token
 
     Raises
     ------
@@ -244,7 +230,7 @@ def add_account(
     >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", name="coins", ledger=ledger)
     >>> from ladderholdout.server.accounts import add_account
     >>> issued = add_account(ledger, "coins", "Ada", "analyst", per_day=20)
-    >>> issued.account.name, issued.account.role, issued.account.per_day
+    >>> issued.name, issued.role, issued.per_day
     ('Ada', 'analyst', 20)
     >>> folder.cleanup()
     """
@@ -290,12 +276,12 @@ def add_account(
         assert added is not None
         return added
 
-    return Issued(home.write(add), token)
+    return Token.of(home.write(add), token=token)
 
 
 def rotate_token(
     ledger: str | None, holdout: str, name: str, *, expires: datetime | None = None
-) -> Issued:
+) -> Token:
     """Give an account a new token; the one before ends at once, and a revocation too.
 
     Examples
@@ -314,10 +300,10 @@ def rotate_token(
     """
     token, fields = _new_token(expires)
     fields = fields | {"revoked": None}
-    return Issued(_changed(ledger, holdout, name, lambda _: fields), token)
+    return Token.of(_changed(ledger, holdout, name, lambda _: fields), token=token)
 
 
-def revoke_token(ledger: str | None, holdout: str, name: str) -> AccountRecord:
+def revoke_token(ledger: str | None, holdout: str, name: str) -> Account:
     """End the token of an account at once; what it submitted stays and counts.
 
     Examples
@@ -330,16 +316,14 @@ def revoke_token(ledger: str | None, holdout: str, name: str) -> AccountRecord:
     >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", name="coins", ledger=ledger)
     >>> from ladderholdout.server.accounts import add_account
     >>> issued = add_account(ledger, "coins", "Ada", "analyst", per_day=20)
-    >>> revoke_token(ledger, "coins", "Ada").is_valid()
+    >>> revoke_token(ledger, "coins", "Ada").valid
     False
     >>> folder.cleanup()
     """
-    return _changed(ledger, holdout, name, lambda _: {"revoked": now()})
+    return Account.of(_changed(ledger, holdout, name, lambda _: {"revoked": now()}))
 
 
-def limit_account(
-    ledger: str | None, holdout: str, name: str, per_day: int | None
-) -> AccountRecord:
+def limit_account(ledger: str | None, holdout: str, name: str, per_day: int | None) -> Account:
     """Change how many submissions a day an account may make; None for any number.
 
     It holds from the next submission on. A budget of releases is one of the rules of the
@@ -363,7 +347,7 @@ def limit_account(
     def limits(known: AccountRecord) -> dict[str, Any]:
         return {"per_day": _limit("--per-day", known.role, per_day)}
 
-    return _changed(ledger, holdout, name, limits)
+    return Account.of(_changed(ledger, holdout, name, limits))
 
 
 def end_of(day: str | None) -> datetime | None:
@@ -376,7 +360,7 @@ def end_of(day: str | None) -> datetime | None:
         raise InvalidArgument("--expires", "a date, as 2026-12-31", repr(day)) from None
 
 
-def accounts_of(ledger: str | None, holdout: str | None) -> tuple[AccountRecord, ...]:
+def accounts_of(ledger: str | None, holdout: str | None) -> tuple[Account, ...]:
     """Return the accounts on a holdout, or on all of a ledger.
 
     Examples
@@ -394,7 +378,8 @@ def accounts_of(ledger: str | None, holdout: str | None) -> tuple[AccountRecord,
     >>> folder.cleanup()
     """
     with Ledger(resolve_url(ledger)).read() as tx:
-        return tx.accounts.all(None if holdout is None else named(tx, holdout).id)
+        records = tx.accounts.all(None if holdout is None else named(tx, holdout).id)
+    return tuple(map(Account.of, records))
 
 
 def is_token_of(account: AccountRecord, token: str) -> bool:

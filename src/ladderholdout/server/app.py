@@ -19,30 +19,13 @@ from typing import Any
 
 import numpy as np
 
-from ladderholdout.errors import (
-    AccessDenied,
-    InvalidArgument,
-    LadderHoldoutError,
-    LadderHoldoutWarning,
-)
+from ladderholdout import errors
 from ladderholdout.extras import needed
 from ladderholdout.guard import commands
 from ladderholdout.ledger import AccountRecord
 from ladderholdout.ledger.records import to_bytes
 from ladderholdout.remote.wire import ARROW, BLOCK, JSON, NPY, PROBLEM, ROWS
-from ladderholdout.server.answers import (
-    HEADERS,
-    LOG,
-    MEGABYTE,
-    Body,
-    Refusal,
-    Refusals,
-    not_found,
-    read_body,
-    refused,
-    refused_by_http,
-    stated_size,
-)
+from ladderholdout.server import answers
 from ladderholdout.server.bodies import Sent, command_in
 from ladderholdout.server.described import SUMMARY, openapi
 from ladderholdout.server.grid import ASGIApp, OnGrid, Receive, Scope, Send
@@ -59,7 +42,7 @@ with needed("The server", extra="server"):
     from fastapi.exceptions import RequestValidationError
     from fastapi.responses import JSONResponse
 
-_HEADERS = {name.lower().encode(): text.encode() for name, text in HEADERS.items()}
+_HEADERS = {name.lower().encode(): text.encode() for name, text in answers.HEADERS.items()}
 _GONE = 499  # in the log alone: who asked went away before the end of the request
 _SMALL = 2**16  # bytes of a body that is read before its token: a connection buffers as many
 
@@ -76,7 +59,7 @@ def create_app(settings: ServerSettings) -> FastAPI:
     LedgerError
         There is no such ledger.
     """
-    served, most = Served(settings), settings.max_body * MEGABYTE
+    served, most = Served(settings), settings.max_body * answers.MEGABYTE
     app = FastAPI(
         title="ladderholdout",
         version=metadata.version("ladderholdout"),
@@ -85,7 +68,7 @@ def create_app(settings: ServerSettings) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,  # it would send people to whatever host a request names
     )
-    refusals = Refusals(settings.max_refusals)
+    refusals = answers.Refusals(settings.max_refusals)
     pages = _furnished(app, AccountGate(served), most, refusals)
     add_docs(app, pages)
     _add_routes(app, served, most, refusals)
@@ -107,13 +90,13 @@ def create_ui(url: str, port: int, token: str) -> FastAPI:
         Taken once, for a session.
     """
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
-    most = ServerSettings(url).max_body * MEGABYTE
-    _furnished(app, LocalGate(url, port, token), most, Refusals(None))
+    most = ServerSettings(url).max_body * answers.MEGABYTE
+    _furnished(app, LocalGate(url, port, token), most, answers.Refusals(None))
     app.add_middleware(OwnHost, port=port)
     return app
 
 
-def _furnished(app: FastAPI, gate: Gate, most: int, refusals: Refusals) -> Pages:
+def _furnished(app: FastAPI, gate: Gate, most: int, refusals: answers.Refusals) -> Pages:
     """Add the pages, and how errors are answered and requests are logged."""
     pages = add_pages(app, gate, most, refusals)
     _add_handlers(app, pages)
@@ -130,21 +113,23 @@ def _furnished(app: FastAPI, gate: Gate, most: int, refusals: Refusals) -> Pages
 def from_environment() -> FastAPI:
     """Return the application of a worker process, which is handed its settings."""
     # The clients warn where somebody sees it.
-    warnings.simplefilter("ignore", LadderHoldoutWarning)
+    warnings.simplefilter("ignore", errors.LadderHoldoutWarning)
     return create_app(ServerSettings.from_json(os.environ[STARTED_WITH]))
 
 
 # -- routes -------------------------------------------------------------------------------
 
 
-def _add_routes(app: FastAPI, served: Served, most: int, refusals: Refusals) -> None:
+def _add_routes(app: FastAPI, served: Served, most: int, refusals: answers.Refusals) -> None:
     """Add the one route of all commands, under the word of each, and the list of holdouts."""
 
     def holder_of(request: Request) -> AccountRecord:
         kind, _, token = request.headers.get("authorization", "").partition(" ")
         account = served.holder(token.strip()) if kind.lower() == "bearer" else None
         if account is None:
-            raise AccessDenied("A token that is valid is needed, as Authorization: Bearer TOKEN.")
+            raise errors.AccessDenied(
+                "A token that is valid is needed, as Authorization: Bearer TOKEN."
+            )
         request.state.account = account
         return account
 
@@ -161,7 +146,7 @@ def _add_routes(app: FastAPI, served: Served, most: int, refusals: Refusals) -> 
         return view
 
     def route_of(kind: type[commands.Command[Any]]) -> Callable[[Request], Awaitable[Response]]:
-        def answered(request: Request, sent: Body, view: View | None) -> Response:
+        def answered(request: Request, sent: answers.Body, view: View | None) -> Response:
             seen = view or view_for(request, kind)
             query = {name: text for name, text in request.query_params.items() if name != "account"}
             stated = Sent(sent.data, sent.media, query)
@@ -176,21 +161,19 @@ def _add_routes(app: FastAPI, served: Served, most: int, refusals: Refusals) -> 
             return view, kind.sets and kind.sets * Space.of(view.ladder).largest
 
         async def operate(request: Request) -> Response:
-            if stated_size(request, _SMALL) < _SMALL:  # it is here as soon as its head is
-                sent = await read_body(request, most)
+            if answers.stated_size(request, _SMALL) < _SMALL:  # it is here as soon as its head is
+                sent = await answers.read_body(request, most)
                 return await run_in_threadpool(answered, request, sent, None)
             view, largest = await run_in_threadpool(expected, request)
-            sent = await read_body(request, min(most, max(largest, _SMALL)), most)
+            sent = await answers.read_body(request, min(most, max(largest, _SMALL)), most)
             return await run_in_threadpool(answered, request, sent, view)
 
         return operate
 
     @app.get("/v1/holdouts", include_in_schema=False)
     def list_holdouts(request: Request) -> Response:
-        return Response(
-            commands.written({"holdouts": [served.view(holder_of(request)).listed()]}),
-            media_type=JSON,
-        )
+        described = served.view(holder_of(request)).execute(commands.Describe())
+        return Response(commands.written({"holdouts": [described]}), media_type=JSON)
 
     for word, kind in commands.COMMANDS.items():
         # A name of an older ledger may have slashes.
@@ -205,7 +188,7 @@ def _rows(X: Any, accept: str) -> Response:
         return Response(_arrow(X), media_type=ARROW)
     if NPY in accept:
         if not isinstance(X, np.ndarray) or X.dtype.hasobject:
-            raise InvalidArgument("Accept", f"{ROWS} or {ARROW} for these rows", NPY)
+            raise errors.InvalidArgument("Accept", f"{ROWS} or {ARROW} for these rows", NPY)
         return Response(to_bytes(X), media_type=NPY)
     return Response(features_to_bytes(X), media_type=ROWS)
 
@@ -221,7 +204,7 @@ def _arrow(X: Any) -> bytes:
     else:
         dense = np.asarray(X.toarray() if hasattr(X, "toarray") else X)
         if dense.ndim != 2:
-            raise InvalidArgument("Accept", f"{ROWS} for these rows", ARROW)
+            raise errors.InvalidArgument("Accept", f"{ROWS} for these rows", ARROW)
         table = pyarrow.table({f"x{place}": column for place, column in enumerate(dense.T)})
     file = io.BytesIO()
     with ipc.new_stream(file, table.schema) as writer:
@@ -233,26 +216,28 @@ def _arrow(X: Any) -> bytes:
 
 
 def _add_handlers(app: FastAPI, pages: Pages) -> None:
-    async def answered(request: Request, refusal: Refusal) -> Response:
+    async def answered(request: Request, refusal: answers.Refusal) -> Response:
         if is_api(request.url.path):
             return _problem(refusal)
         return await run_in_threadpool(pages.refused, request, refusal)
 
     @app.exception_handler(NotThere)
     async def not_there(request: Request, error: NotThere) -> Response:
-        return await answered(request, not_found())
+        return await answered(request, answers.not_found())
 
-    @app.exception_handler(LadderHoldoutError)
-    async def of_library(request: Request, error: LadderHoldoutError) -> Response:
-        return await answered(request, refused(error, whole=pages.gate.port is not None))
+    @app.exception_handler(errors.LadderHoldoutError)
+    async def of_library(request: Request, error: errors.LadderHoldoutError) -> Response:
+        return await answered(request, answers.refused(error, whole=pages.gate.port is not None))
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
         named = ", ".join(sorted({str(fault["loc"][-1]) for fault in error.errors()}))
-        return await answered(request, refused(InvalidArgument(named, "of its form", "another")))
+        return await answered(
+            request, answers.refused(errors.InvalidArgument(named, "of its form", "another"))
+        )
 
     async def of_http(request: Request, error: HTTPException) -> Response:
-        return await answered(request, refused_by_http(error))
+        return await answered(request, answers.refused_by_http(error))
 
     for status in (400, 403, 404, 405, 408, 413, 429):  # the routes' own are of another class
         app.exception_handler(status)(of_http)
@@ -263,7 +248,7 @@ def is_api(path: str) -> bool:
     return path.startswith("/v1") or path in ("/healthz", "/openapi.json")
 
 
-def _problem(refusal: Refusal) -> Response:
+def _problem(refusal: answers.Refusal) -> Response:
     return JSONResponse(refusal.problem, refusal.status, refusal.headers, media_type=PROBLEM)
 
 
@@ -287,7 +272,7 @@ class OwnHost:
         """Answer one request."""
         if scope["type"] == "http" and dict(scope["headers"]).get(b"host") not in self._hosts:
             problem = {"title": "These pages are at 127.0.0.1 alone.", "status": 421}
-            await _problem(Refusal(problem, {}))(scope, receive, send)
+            await _problem(answers.Refusal(problem, {}))(scope, receive, send)
             return
         await self._app(scope, receive, send)
 
@@ -304,11 +289,11 @@ class Watched:
     app : ASGIApp
     pages : Pages
         Show an error where a page was asked for.
-    refusals : Refusals
+    refusals : answers.Refusals
         Count bodies that were not taken.
     """
 
-    def __init__(self, app: ASGIApp, pages: Pages, refusals: Refusals) -> None:
+    def __init__(self, app: ASGIApp, pages: Pages, refusals: answers.Refusals) -> None:
         self._app, self._pages, self._refusals = app, pages, refusals
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -337,7 +322,7 @@ class Watched:
                 fault = _place_of(error)
             if not status:
                 problem = {"title": "The server failed; its log has the details.", "status": 500}
-                failed = Refusal(problem, {})
+                failed = answers.Refusal(problem, {})
                 show = _problem if is_api(scope["path"]) else self._pages.error
                 await show(failed)(scope, receive, sent)
         self._refusals.note(Request(scope), status)
@@ -362,4 +347,4 @@ def _log(scope: Scope, status: int, seconds: float, fault: str | None) -> None:
     }
     if fault is not None:
         line["error"] = fault
-    (LOG.info if fault is None else LOG.error)(json.dumps(line))
+    (answers.LOG.info if fault is None else answers.LOG.error)(json.dumps(line))

@@ -75,7 +75,7 @@ def command_in(
         raise commands.not_read("the address", "of texts without a zero")
     stated: dict[str, Any] = dict(sent.query)
     if "context" in stated:
-        stated["context"] = _json(stated["context"].encode(), "an object of notes")
+        stated["context"] = _json(stated["context"].encode(), kind)
     known = space() if kind.sets else None
     if sent.media in ("", JSON) or not sent.data:
         stated |= _object(kind, sent.data, known) if sent.data else {}
@@ -90,15 +90,19 @@ def command_in(
 
 def _object(kind: type[commands.Command[Any]], data: bytes, space: Space | None) -> dict[str, Any]:
     """Read an object; what it has is counted before any of it is made."""
-    allowed = f"an object with {', '.join(commands.names_of(kind))}"
     hook = None
     if space is not None:
         space.check_json(data) if kind.sets == 1 else space.check_batch(data, kind.sets)
         hook = partial(_made_small, space)
-    value = _json(data, allowed, hook)
+    value = _json(data, kind, hook)
     if not isinstance(value, dict):
-        raise commands.not_read("the body", allowed)
+        raise _not_read(kind)
     return value
+
+
+def _not_read(kind: type[commands.Command[Any]]) -> InvalidArgument:
+    listed = ", ".join(commands.names_of(kind))
+    return commands.not_read("the body", f"JSON, an object with {listed}")
 
 
 def _table(
@@ -213,7 +217,11 @@ def _texts(fields: dict[str, str]) -> dict[str, str]:
     return fields
 
 
-def _json(data: bytes, allowed: str, hook: Callable[[dict[str, Any]], Any] | None = None) -> Any:
+def _json(
+    data: bytes,
+    kind: type[commands.Command[Any]],
+    hook: Callable[[dict[str, Any]], Any] | None = None,
+) -> Any:
     try:
         whole = _whole if _has_long_values(data) else None
         value = json.loads(data.decode("utf-8-sig"), object_hook=hook, parse_int=whole)
@@ -224,7 +232,7 @@ def _json(data: bytes, allowed: str, hook: Callable[[dict[str, Any]], Any] | Non
     except LadderHoldoutError:
         raise
     except (ValueError, RecursionError):
-        raise commands.not_read("the body", f"JSON, {allowed}") from None
+        raise _not_read(kind) from None
 
 
 def _checked_text(value: Any) -> str:

@@ -13,13 +13,8 @@ from typing import Annotated, Any, TypeAlias
 from urllib.parse import quote, urlencode, urlsplit
 from uuid import uuid4
 
-from ladderholdout.errors import (
-    HoldoutConflict,
-    InvalidArgument,
-    LadderHoldoutError,
-    UnknownHoldout,
-    printable,
-)
+from ladderholdout import errors
+from ladderholdout.errors import printable
 from ladderholdout.extras import needed
 from ladderholdout.guard import Status, Submission, commands, origin_of, picture_of
 from ladderholdout.leaderboard import commands as boards
@@ -27,15 +22,8 @@ from ladderholdout.leaderboard.standings import BOARD
 from ladderholdout.ledger import parted_name
 from ladderholdout.pictures import number
 from ladderholdout.server import accounts as of_accounts
+from ladderholdout.server import bodies
 from ladderholdout.server.answers import Refusal, Refusals, of_forms, read_body, refused
-from ladderholdout.server.bodies import (
-    MOST_OF_A_FORM,
-    Form,
-    Sent,
-    command_in,
-    form_in,
-    upload_media,
-)
 from ladderholdout.server.sessions import LIFE, Gate, Session
 from ladderholdout.server.space import Space
 from ladderholdout.server.views import REPORT, NotThere, View
@@ -55,7 +43,7 @@ _MOST_CLASSES = 20
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 # A report is one file with styles of its own, and runs nothing.
 _REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
-_SHOWN_ON_THE_PAGE = (InvalidArgument, HoldoutConflict, UnknownHoldout)
+_SHOWN_ON_THE_PAGE = (errors.InvalidArgument, errors.HoldoutConflict, errors.UnknownHoldout)
 
 
 Route: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -211,19 +199,21 @@ def add_pages(app: FastAPI, gate: Gate, most: int, refusals: Refusals) -> Pages:
 
     Seen = Annotated[View, Depends(view_of)]
 
-    async def sent(request: Request, session: Session, largest: int = MOST_OF_A_FORM) -> Form:
+    async def sent(
+        request: Request, session: Session, largest: int = bodies.MOST_OF_A_FORM
+    ) -> bodies.Form:
         _check_origin(request)
         refusals.check(request)
         body = await read_body(request, min(most, largest), most)
-        form = form_in(body.data, request.headers.get("content-type", ""))
+        form = bodies.form_in(body.data, request.headers.get("content-type", ""))
         if not session.takes(form.fields.get("form_token", "")):
             raise HTTPException(403, _OF_ANOTHER_PAGE)
         return form
 
-    async def form_of_visitor(request: Request, session: Visit) -> Form:
+    async def form_of_visitor(request: Request, session: Visit) -> bodies.Form:
         return await sent(request, session)
 
-    async def form_of_person(request: Request, session: Signed) -> Form:
+    async def form_of_person(request: Request, session: Signed) -> bodies.Form:
         return await sent(request, session)
 
     def space_of(view: Seen) -> Space:
@@ -231,11 +221,11 @@ def add_pages(app: FastAPI, gate: Gate, most: int, refusals: Refusals) -> Pages:
 
     async def form_with_file(
         request: Request, session: Signed, space: Annotated[Space, Depends(space_of)]
-    ) -> Form:
-        return await sent(request, session, space.largest + MOST_OF_A_FORM)
+    ) -> bodies.Form:
+        return await sent(request, session, space.largest + bodies.MOST_OF_A_FORM)
 
-    Filled = Annotated[Form, Depends(form_of_person)]
-    Upload = Annotated[Form, Depends(form_with_file)]
+    Filled = Annotated[bodies.Form, Depends(form_of_person)]
+    Upload = Annotated[bodies.Form, Depends(form_with_file)]
 
     def page(path: str, method: str = "GET") -> Route:
         return app.api_route(path, methods=[method], include_in_schema=False)
@@ -266,7 +256,7 @@ def add_pages(app: FastAPI, gate: Gate, most: int, refusals: Refusals) -> Pages:
         def enter(
             request: Request,
             session: Visit,
-            form: Annotated[Form, Depends(form_of_visitor)],
+            form: Annotated[bodies.Form, Depends(form_of_visitor)],
         ) -> Response:
             to = _inside(form.fields.get("next", "/"))
             entered = gate.enter(session.cookie, form.fields.get("token", "").strip())
@@ -320,10 +310,14 @@ def add_pages(app: FastAPI, gate: Gate, most: int, refusals: Refusals) -> Pages:
 
     # -- what is asked for ---------------------------------------------------------------
 
-    def board(session: Session, view: View, error: LadderHoldoutError | None = None) -> Response:
+    def board(
+        session: Session, view: View, error: errors.LadderHoldoutError | None = None
+    ) -> Response:
         return pages.show("leaderboard.html", session, _status(error), **_board(view, error))
 
-    def managed(session: Session, view: View, error: LadderHoldoutError | None = None) -> Response:
+    def managed(
+        session: Session, view: View, error: errors.LadderHoldoutError | None = None
+    ) -> Response:
         return pages.show("manage.html", session, _status(error), **_managed(view, error))
 
     def shown(session: Session, view: View, before: int = 0, **notice: Any) -> Response:
@@ -367,7 +361,7 @@ def add_pages(app: FastAPI, gate: Gate, most: int, refusals: Refusals) -> Pages:
         try:
             kind = commands.COMMANDS.get(form.fields.get("action", ""))
             if kind is None or kind.__module__ != of_accounts.__name__:
-                raise InvalidArgument("action", "one of the page", "another")
+                raise errors.InvalidArgument("action", "one of the page", "another")
             answer = view.execute(_filled(kind, form.fields))
         except _SHOWN_ON_THE_PAGE as error:
             return managed(session, view, error)
@@ -443,7 +437,7 @@ def _require(view: View, name: str) -> None:
         raise NotThere
 
 
-def _status(error: LadderHoldoutError | None) -> int:
+def _status(error: errors.LadderHoldoutError | None) -> int:
     """Return the status of a page that shows an error, or none."""
     return 200 if error is None else refused(error).status
 
@@ -460,20 +454,20 @@ def address(view: View, part: str = "") -> str:
     return page + (f"?{urlencode(view.chosen)}" if view.chosen else "") + mark + fragment
 
 
-def _asked(view: View, kind: type[commands.Command[Any]], form: Form) -> Any:
+def _asked(view: View, kind: type[commands.Command[Any]], form: bodies.Form) -> Any:
     """Read the predictions of a form."""
     if not form.file:
-        raise InvalidArgument("predictions", "a .csv, .npy or .arrow file", "no file")
+        raise errors.InvalidArgument("predictions", "a .csv, .npy or .arrow file", "no file")
     note = form.fields.get("note", "").strip()
     if len(note) > _LONGEST_NOTE:
-        raise InvalidArgument("note", f"at most {_LONGEST_NOTE} characters", "more")
+        raise errors.InvalidArgument("note", f"at most {_LONGEST_NOTE} characters", "more")
     context = {"file": printable(form.file_name, longest=_LONGEST_CELL)} if form.file_name else {}
     context |= {"note": note} if note else {}
     stated = {"context": json.dumps(context), "key": form.fields.get("key") or uuid4().hex}
     if ids := form.fields.get("ids", "").strip():
         stated["ids"] = ids
-    sent = Sent(form.file, upload_media(form.file), stated)
-    return command_in(kind, sent, lambda: Space.of(view.ladder), view.wanted)
+    sent = bodies.Sent(form.file, bodies.upload_media(form.file), stated)
+    return bodies.command_in(kind, sent, lambda: Space.of(view.ladder), view.wanted)
 
 
 def _filled(kind: type[commands.Command[Any]], texts: Mapping[str, str]) -> Any:
@@ -495,7 +489,7 @@ def _line(view: View) -> dict[str, Any]:
     """Return a line of the list; one that cannot be read has the reason."""
     try:
         status, why = view.execute(commands.Status()), None
-    except LadderHoldoutError as error:
+    except errors.LadderHoldoutError as error:
         status, why = None, str(error)
     # The ladder that holds the rules of a leaderboard is empty: its ranks are elsewhere.
     of_board = status is not None and status.account == BOARD
@@ -595,7 +589,7 @@ def _meaning(line: Mapping[str, Any], status: Status) -> str:
     return f"{meaning} They are not the incumbent any more: {now}."
 
 
-def _board(view: View, error: LadderHoldoutError | None) -> dict[str, Any]:
+def _board(view: View, error: errors.LadderHoldoutError | None) -> dict[str, Any]:
     """Return what the page of a leaderboard shows."""
     board, finals = view.execute(boards.Leaderboard()), view.execute(boards.Finals())
     latest = finals[-1] if finals else None
@@ -613,7 +607,7 @@ def _board(view: View, error: LadderHoldoutError | None) -> dict[str, Any]:
     }
 
 
-def _managed(view: View, error: LadderHoldoutError | None = None) -> dict[str, Any]:
+def _managed(view: View, error: errors.LadderHoldoutError | None = None) -> dict[str, Any]:
     """Return what the owner's page shows."""
     return _of(view) | {
         "accounts": view.execute(of_accounts.Accounts()),

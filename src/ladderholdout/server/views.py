@@ -166,17 +166,6 @@ class View:
         known, possible = known_certificate(self.ladder)
         return self._shown(known), possible
 
-    def listed(self) -> dict[str, Any]:
-        """Describe the holdout in a line of a list."""
-        return {
-            "name": self.name,
-            "n": self.ladder.facts.n,
-            "metric": self.ladder.metric.name,
-            "role": self.role,
-            "account": self.holder,
-            "retired": self.ladder.state().retired,
-        }
-
     def report(self) -> str:
         """Return the report on what was released, which has no raw score."""
         account, ladder = self.chosen["account"], self.chosen["ladder"]
