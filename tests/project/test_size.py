@@ -35,7 +35,7 @@ MOST = {
     "planning": 1_072,
     "process": 114,
     "remote": 1_099,
-    "server": 2_476,
+    "server": 2_462,
     "testing": 121,
     "thirdparty": 413,
     "vault": 745,

@@ -31,14 +31,16 @@ from pyarrow import ipc
 from schemathesis import GenerationMode
 
 from ladderholdout import LadderHoldout
-from ladderholdout.guard.commands import packed
-from ladderholdout.remote.wire import ARROW, CSV, JSON, NPY
+from ladderholdout.guard.commands import COMMANDS, packed
+from ladderholdout.remote.wire import ARROW, BLOCK, CSV, JSON, NPY
 from ladderholdout.server.app import create_app
 from ladderholdout.server.settings import ServerSettings
 from tests.support.server import N, registered, rows, serving, token_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::ladderholdout.errors.LadderHoldoutWarning")
 
+# Most of these need no field.
+READING = {word for word, kind in COMMANDS.items() if kind.reads}
 CALLERS = ("analyst", "reader", "owner", "a foreign analyst", "nobody", "somebody")
 SUBMISSIONS, BATCHES = "/v1/holdouts/churn/submit", "/v1/holdouts/churn/submit_batch"
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[\d:.+]+")
@@ -133,6 +135,11 @@ def asked(draw: st.DrawFn, cases: st.SearchStrategy[Any]) -> Asked:
     body = given.body.encode() if isinstance(given.body, str) else given.body or b""
     assert isinstance(body, bytes) and given.url is not None and given.method is not None
     path, method = given.url.removeprefix("http://a"), given.method
+    if known and draw(st.integers(0, 3)) > 0:  # each command has this header, too
+        headers.pop(BLOCK, None)
+    word = path.partition("?")[0].rpartition("/")[2]
+    if known and word in READING and draw(st.booleans()):
+        headers["Content-Type"], headers["Content-Length"], body = JSON, "2", b"{}"
     if known and path.partition("?")[0] in (SUBMISSIONS, BATCHES) and method == "POST":
         many = path.startswith(BATCHES)
         good = LISTS.map(lambda text: (JSON, text.encode())) if many else st.sampled_from(GOOD)

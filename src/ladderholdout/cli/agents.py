@@ -88,7 +88,7 @@ _Listed = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submit:
-    """What an agent gives to be submitted; the server reads the rest."""
+    """Arguments of the tool `submit`."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
@@ -100,7 +100,7 @@ class Submit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decide(Submit):
-    """What an agent gives to be decided on."""
+    """Arguments of the tool `decide`."""
 
     margin: Annotated[
         commands.Real | None,
@@ -116,7 +116,7 @@ class Decide(Submit):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """Which submissions an agent is shown."""
+    """Arguments of the tool `history`."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
@@ -131,7 +131,7 @@ _WARNINGS = {"type": "array", "items": {"type": "string"}}
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A tool: what it is asked with, what it is answered, and what it states of itself."""
+    """A tool: the kinds of its arguments and its answer, and its description."""
 
     asked: Any
     answer: Any

@@ -1,7 +1,6 @@
-"""All that can be asked of a holdout: a frozen dataclass for each command, and what it is answered.
+"""Commands of a holdout: a frozen dataclass for each, with its answer, its roles and its setting.
 
-A server has one route for them, its client sends them, its pages and the tools for agents ask
-them, and each of them names the roles that may ask and the setting of a server that allows it.
+A server has one route for them, and its client, its pages and the tools for agents send them.
 `COMMANDS` lists them by their words; `leaderboard.commands` and `server.accounts` add theirs.
 """
 
@@ -63,14 +62,14 @@ K = TypeVar("K", bound="Command[Any]")
 
 
 class Command(Generic[A]):
-    """What can be asked of a holdout.
+    """A command: a request to a holdout.
 
     Attributes
     ----------
     word : str
         Ends the path of its route, and names the tool for agents.
     answer : type
-        What it is answered.
+        The kind of its answer.
     roles : frozenset of str
         For accounts of other roles the holdout is not there.
     setting : str or None
@@ -269,7 +268,7 @@ def _flag(value: Any, info: ValidationInfo) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How fields are read: what predictions have space for, and whether numbers are texts."""
+    """Context of validation: the space for predictions, and whether numbers are texts."""
 
     space: Any = None
     texts: bool = False
@@ -626,34 +625,34 @@ class Retire(Command[datetime]):
 # -- beside a ledger -------------------------------------------------------------------
 
 
-def execute(ladder: guard.LocalLadder, asked: Command[A], per_day: int | None = None) -> Any:
+def execute(ladder: guard.LocalLadder, command: Command[A], per_day: int | None = None) -> Any:
     """Do what a command asks of a ladder on a ledger that this process reaches.
 
     Parameters
     ----------
     ladder : guard.LocalLadder
-    asked : Command
+    command : Command
     per_day : int, optional
         How much the account may submit a day.
     """
-    match asked:
+    match command:
         case Submit():
-            return ladder.submit(asked.given, asked.origin(asked.key, per_day))
+            return ladder.submit(command.given, command.origin(command.key, per_day))
         case Decide():
-            gate = {"margin": asked.margin, "baseline": asked.baseline}
-            return ladder.decide(asked.given, asked.origin(asked.key, per_day, **gate))
+            gate = {"margin": command.margin, "baseline": command.baseline}
+            return ladder.decide(command.given, command.origin(command.key, per_day, **gate))
         case SubmitBatch():
-            return _batch(ladder, asked, per_day)
+            return _batch(ladder, command, per_day)
         case State():
             return ladder.state()
         case Status():
             return ladder.status()
         case History():
             state = ladder.state()
-            lines = ladder.history(asked.after, asked.limit, search=asked.search)
+            lines = ladder.history(command.after, command.limit, search=command.search)
             return Page(lines, state.submissions, state.incumbent)
         case Health():
-            return guard.health_of(ladder, asked.more, asked.spent_at)
+            return guard.health_of(ladder, command.more, command.spent_at)
         case Certificate():
             return guard.known_certificate(ladder)[0]
         case Certify():
@@ -665,11 +664,11 @@ def execute(ladder: guard.LocalLadder, asked: Command[A], per_day: int | None = 
         case Compare():
             sides = [
                 side.given if isinstance(side, Candidate) else side
-                for side in (asked.first, asked.second)
+                for side in (command.first, command.second)
             ]
             return ladder.compare(sides[0], sides[1], None, per_day)
         case Withdraw():
-            return ladder.withdraw(asked.submission, asked.reason)
+            return ladder.withdraw(command.submission, command.reason)
         case Retire():
             return ladder.retire()
         case Rows():
@@ -678,16 +677,16 @@ def execute(ladder: guard.LocalLadder, asked: Command[A], per_day: int | None = 
             groups = ladder.rows().groups
             return np.zeros(0, dtype=np.uint64) if groups is None else groups
         case RowOrder():
-            return _order(ladder, asked.hashes)
-    raise TypeError(f"{asked.word} is no command of a ladder alone")
+            return _order(ladder, command.hashes)
+    raise TypeError(f"{command.word} is no command of a ladder alone")
 
 
 def _batch(
-    ladder: guard.LocalLadder, asked: SubmitBatch, per_day: int | None
+    ladder: guard.LocalLadder, command: SubmitBatch, per_day: int | None
 ) -> tuple[guard.Release, ...]:
     """Submit a batch: it is refused as a whole, or accepted as a whole."""
-    key = asked.key or np.random.default_rng().bytes(16).hex()
-    fixed = [ladder.fix(member.given) for member in asked.submissions]
+    key = command.key or np.random.default_rng().bytes(16).hex()
+    fixed = [ladder.fix(member.given) for member in command.submissions]
     # Under the same key, other predictions are another batch: they may know the answers.
     name = hashlib.sha256(f"batch {ladder.facts.account} {key}".encode())
     for predictions in fixed:
@@ -695,7 +694,7 @@ def _batch(
         name.update((values.astype(str) if values.dtype.kind == "O" else values).tobytes())
     origins = [
         member.origin(f"{key} {place}", per_day)
-        for place, member in enumerate(asked.submissions, 1)
+        for place, member in enumerate(command.submissions, 1)
     ]
     # By what rule a training run stopped is known where the run is, and not from afar.
     origins = [

@@ -1,4 +1,4 @@
-"""What can be asked of a leaderboard, beside what can be asked of any holdout."""
+"""Commands of a leaderboard, beside those of any holdout."""
 
 from __future__ import annotations
 
@@ -86,27 +86,27 @@ class HoldFinals(commands.Command[boards.Finals]):
 
 
 def execute(
-    board: boards.Leaderboard, account: str, asked: commands.Command[Any], per_day: int | None
+    board: boards.Leaderboard, account: str, command: commands.Command[Any], per_day: int | None
 ) -> Any:
     """Do what a command asks of a leaderboard, as one of its accounts."""
-    match asked:
+    match command:
         case Leaderboard():
             return board.standings()
         case Round():
             return _open_round(board, account)
         case Collect():
-            return board.collect(account, asked.given, asked.origin(asked.key, per_day))
+            return board.collect(account, command.given, command.origin(command.key, per_day))
         case CloseRound():
             closed = board.close_round()
             return None if closed is None else _shown(closed.record, board.metric)
         case Finals():
             return board.finals_held()
         case HoldFinals():
-            if asked.best is not None and asked.entries is not None:
-                raise InvalidArgument("best", "left out with entries", asked.best)
-            entries = asked.best if asked.entries is None else asked.entries
-            return board.finals(entries, again=asked.again)
-    raise TypeError(f"{asked.word} is no command of a leaderboard")
+            if command.best is not None and command.entries is not None:
+                raise InvalidArgument("best", "left out with entries", command.best)
+            entries = command.best if command.entries is None else command.entries
+            return board.finals(entries, again=command.again)
+    raise TypeError(f"{command.word} is no command of a leaderboard")
 
 
 def _open_round(board: boards.Leaderboard, account: str) -> OpenRound:

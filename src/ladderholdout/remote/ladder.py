@@ -84,10 +84,10 @@ class RemoteLadder:
 
     # -- commands ---------------------------------------------------------------------
 
-    def execute(self, asked: commands.Command[A]) -> A:
+    def execute(self, command: commands.Command[A]) -> A:
         """Send a command to the server, and return its answer."""
-        kind, block = type(asked), {BLOCK: str(self.facts.block)}
-        path, data = path_of(self.facts.name, kind.word), commands.written(asked)
+        kind, block = type(command), {BLOCK: str(self.facts.block)}
+        path, data = path_of(self.facts.name, kind.word), commands.written(command)
         answer: Any = self.connection.call("POST", path, data, block)
         if kind.answer is not bytes:
             answer = commands.read_as(kind.answer, answer)
@@ -198,19 +198,19 @@ class RemoteLadder:
 
     # -- what was released ------------------------------------------------------------
 
-    def _asked(self, asked: commands.Command[A], shown: bool = True) -> A:
+    def _read(self, command: commands.Command[A], shown: bool = True) -> A:
         """Return the answer to a command that somebody is to read."""
         if shown:
             guard.note_shown()
-        return self.execute(asked)
+        return self.execute(command)
 
     def state(self, *, shown: bool = False) -> guard.State:
         """Return what changes, as the server has it now."""
-        return self._asked(commands.State(), shown)
+        return self._read(commands.State(), shown)
 
     def status(self, *, shown: bool = True) -> guard.Status:
         """Return the released score and what queried the holdout."""
-        return replace(self._asked(commands.Status(), shown), ledger=self.ledger)
+        return replace(self._read(commands.Status(), shown), ledger=self.ledger)
 
     def history(
         self, after: int, limit: int | None, *, search: str | None = None, shown: bool = True
@@ -219,8 +219,8 @@ class RemoteLadder:
         submissions: list[guard.Submission] = []
         while limit is None or len(submissions) < limit:
             most = _PAGE if limit is None else min(_PAGE, limit - len(submissions))
-            asked = commands.History(after=max(after, 0), limit=most, search=search)
-            page = self._asked(asked, shown).submissions
+            command = commands.History(after=max(after, 0), limit=most, search=search)
+            page = self._read(command, shown).submissions
             submissions += page
             if len(page) < most:
                 break
@@ -236,13 +236,13 @@ class RemoteLadder:
         self._check_confidence(confidence)
         # A reader is shown what is on record; others may have it worked out, and put there.
         is_reader = self.role == "reader"
-        return self._asked(commands.Certificate() if is_reader else commands.Certify())
+        return self._read(commands.Certificate() if is_reader else commands.Certify())
 
     def compare(self, first: Any, second: Any, confidence: float | None) -> guard.Comparison:
         """Compare two models, with the registered confidence."""
         self._check_confidence(confidence)
         sides = self._side(first), self._side(second)
-        return self._asked(commands.Compare(first=sides[0], second=sides[1]))
+        return self._read(commands.Compare(first=sides[0], second=sides[1]))
 
     def _side(self, model: Any) -> int | commands.Candidate:
         """Return one side of a comparison as it is sent."""
@@ -253,7 +253,7 @@ class RemoteLadder:
 
     def estimate(self) -> guard.Estimate:
         """Correct the incumbent's score for its selection."""
-        return self._asked(commands.Estimate())
+        return self._read(commands.Estimate())
 
     def _check_confidence(self, confidence: float | None) -> None:
         """Refuse another confidence than the registered one."""
@@ -267,7 +267,7 @@ class RemoteLadder:
 
     def reveal(self) -> float | None:
         """Show the released score of a ladder that shows none."""
-        return self._asked(commands.Reveal())
+        return self._read(commands.Reveal())
 
     def unsent(self, *, after: int, raw: bool, limit: int) -> guard.Unsent:
         """Return the next submissions after a number, for a copy in a tracker."""

@@ -157,22 +157,22 @@ class LimitAccount(commands.Command[Account]):
     per_day: PerDay = None
 
 
-def execute(url: str, holdout: str, asked: commands.Command[Any]) -> Any:
+def execute(url: str, holdout: str, command: commands.Command[Any]) -> Any:
     """Do what a command asks of the accounts on a holdout."""
-    match asked:
+    match command:
         case Accounts():
             return accounts_of(url, holdout)
         case AddAccount():
-            limits = {name: getattr(asked, name) for name in ("per_day", "budget", "show")}
-            limits["expires"] = end_of(asked.expires)
-            return add_account(url, holdout, asked.account, asked.role, **limits)
+            limits = {name: getattr(command, name) for name in ("per_day", "budget", "show")}
+            limits["expires"] = end_of(command.expires)
+            return add_account(url, holdout, command.account, command.role, **limits)
         case RotateToken():
-            return rotate_token(url, holdout, asked.account, expires=end_of(asked.expires))
+            return rotate_token(url, holdout, command.account, expires=end_of(command.expires))
         case RevokeToken():
-            return revoke_token(url, holdout, asked.account)
+            return revoke_token(url, holdout, command.account)
         case LimitAccount():
-            return limit_account(url, holdout, asked.account, asked.per_day)
-    raise TypeError(f"{asked.word} is no command about accounts")
+            return limit_account(url, holdout, command.account, command.per_day)
+    raise TypeError(f"{command.word} is no command about accounts")
 
 
 def add_account(

@@ -33,7 +33,7 @@ _NO_TEXT = re.compile(rb"\\u([dD][89a-fA-F]|0000)")
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What a request states of a command: its body, and the fields in its address.
+    """A command as a request has it: the body, and the fields in the address.
 
     Attributes
     ----------
@@ -170,44 +170,29 @@ class Form:
 def _multipart(data: bytes, content_type: str) -> Form:
     with needed("An upload", extra="server"):
         from python_multipart.exceptions import FormParserError
-        from python_multipart.multipart import MultipartParser, parse_options_header
-    parts: list[tuple[dict[bytes, bytes], list[bytes]]] = []
-    header: list[bytes] = [b"", b""]
+        from python_multipart.multipart import create_form_parser
+    parts: list[Any] = []
 
-    def begin() -> None:
+    def enter(part: Any) -> None:
         if len(parts) >= _MOST_FIELDS:
             raise ValueError
-        parts.append(({}, []))
+        parts.append(part)
 
-    def note(part: int, text: bytes) -> None:
-        header[part] += text
-
-    def end_of_header() -> None:
-        parts[-1][0][header[0].lower()] = header[1]
-        header[:] = b"", b""
-
-    callbacks: Any = {
-        "on_part_begin": begin,
-        "on_header_field": lambda text, start, end: note(0, text[start:end]),
-        "on_header_value": lambda text, start, end: note(1, text[start:end]),
-        "on_header_end": end_of_header,
-        "on_part_data": lambda text, start, end: parts[-1][1].append(text[start:end]),
-    }
+    headers, memory = {"Content-Type": content_type.encode()}, {"MAX_MEMORY_FILE_SIZE": len(data)}
     try:
-        parser = MultipartParser(parse_options_header(content_type)[1][b"boundary"], callbacks)
+        # A file stays in memory: as many bytes are here already.
+        parser = create_form_parser(headers, enter, enter, config=memory)
         parser.write(data)
         parser.finalize()
     except FormParserError:
         raise ValueError from None
-    fields, file, file_name = {}, None, ""
-    for headers, chunks in parts:
-        _, options = parse_options_header(headers.get(b"content-disposition"))
-        name, value = options[b"name"].decode(), b"".join(chunks)
-        if b"filename" in options:
-            file, file_name = value, options[b"filename"].decode(errors="replace")
-        else:
-            fields[name] = value.decode()
-    return Form(_texts(fields), file, file_name)
+    files = [part for part in parts if hasattr(part, "file_object")]
+    fields = [part for part in parts if part not in files]
+    texts = _texts({part.field_name.decode(): (part.value or b"").decode() for part in fields})
+    if not files:
+        return Form(texts)
+    name = (files[-1].file_name or b"").decode(errors="replace")
+    return Form(texts, files[-1].file_object.getvalue(), name)
 
 
 def _texts(fields: dict[str, str]) -> dict[str, str]:

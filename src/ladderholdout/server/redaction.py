@@ -1,4 +1,4 @@
-"""What an account may see of an answer: the only way by which one leaves a server.
+"""Redaction by role: the only way by which an answer leaves a server.
 
 Whatever an answer shows depends on labels through releases, certificates and corrected scores
 alone. What is taken out here is who else there is, and on which holdouts.

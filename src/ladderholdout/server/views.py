@@ -147,14 +147,14 @@ class View:
 
     # -- commands -----------------------------------------------------------------------
 
-    def execute(self, asked: commands.Command[Any]) -> Any:
+    def execute(self, command: commands.Command[Any]) -> Any:
         """Do what a command asks for, and return what this account may see of the answer."""
-        self.check_role(type(asked))
-        self._check_served(asked.setting)
-        if asked.word in _CONFIRMED and getattr(asked, "name", self.name) != self.name:
-            allowed, why = "the name of the holdout, typed again", _CONFIRMED[asked.word]
+        self.check_role(type(command))
+        self._check_served(command.setting)
+        if command.word in _CONFIRMED and getattr(command, "name", self.name) != self.name:
+            allowed, why = "the name of the holdout, typed again", _CONFIRMED[command.word]
             raise InvalidArgument("name", allowed + " to confirm it", "another text", why)
-        return self._shown(self._done(asked), asked)
+        return self._shown(self._done(command), command)
 
     def check_role(self, kind: type[commands.Command[Any]]) -> None:
         """Let there be nothing for an account whose role may not ask for this."""
@@ -187,9 +187,9 @@ class View:
                 "or load the page again, and predict for the rows of now."
             )
 
-    def _done(self, asked: commands.Command[Any]) -> Any:
+    def _done(self, command: commands.Command[Any]) -> Any:
         """Do what a command asks for, on the ladder, its leaderboard or the accounts."""
-        match asked:
+        match command:
             case commands.Describe():
                 return self._description()
             case commands.NoteRows(rows=rows):
@@ -204,16 +204,16 @@ class View:
                 self._check_answers_at_once()
             case boards.Collect():
                 self._check_names_whom()
-        if type(asked).__module__ == boards.__name__:
+        if type(command).__module__ == boards.__name__:
             account = self.ladder.facts.account
-            return boards.execute(self._open_board(), account, asked, self.per_day)
-        if type(asked).__module__ == accounts.__name__:
-            return accounts.execute(self.url, self.name, asked)
-        return commands.execute(self.ladder, asked, self.per_day)
+            return boards.execute(self._open_board(), account, command, self.per_day)
+        if type(command).__module__ == accounts.__name__:
+            return accounts.execute(self.url, self.name, command)
+        return commands.execute(self.ladder, command, self.per_day)
 
-    def _shown(self, answer: Any, asked: commands.Command[Any] | None = None) -> Any:
+    def _shown(self, answer: Any, command: commands.Command[Any] | None = None) -> Any:
         """Return what may be seen of an answer; rows have no labels, and name nobody."""
-        if self.account is None or isinstance(asked, commands.Rows):
+        if self.account is None or isinstance(command, commands.Rows):
             return answer
         return Reader(self.role, self.holder, self._names_of_others).shown(answer)
 
