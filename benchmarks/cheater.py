@@ -48,11 +48,12 @@ def ask(
     return answer.status, text
 
 
-def submit(predictions: list[int], token: str = "", **headers: str) -> dict[str, Any]:
+def submit(
+    predictions: list[int], token: str = "", key: str = "", **headers: str
+) -> dict[str, Any]:
     """Submit predictions, and return the answer."""
-    status, text = ask(
-        "POST", f"{PATH}/submissions", {"predictions": predictions}, token, **headers
-    )
+    body = {"predictions": predictions} | ({"key": key} if key else {})
+    status, text = ask("POST", f"{PATH}/submit", body, token, **headers)
     return json.loads(text) | {"status_code": status}
 
 
@@ -161,15 +162,14 @@ def objects() -> dict[str, Any]:
         (json.dumps({"predictions": "{{" + call + "}}"}).encode(), "application/json"),
     ]
     codes = [
-        ask("POST", f"{PATH}/submissions", body, **{"Content-Type": kind})[0]
-        for body, kind in bodies
+        ask("POST", f"{PATH}/submit", body, **{"Content-Type": kind})[0] for body, kind in bodies
     ]
     return {"tried": len(bodies), "statuses": codes}
 
 
 def claims() -> dict[str, Any]:
     """State the score, the account, the batch or the improvement in the request itself."""
-    before = json.loads(ask("GET", f"{PATH}/status")[1])
+    before = json.loads(ask("POST", f"{PATH}/status")[1])
     answers = []
     for more in (
         {"score": 1.0},
@@ -182,26 +182,25 @@ def claims() -> dict[str, Any]:
         {"metric": "log_loss"},
     ):
         body = {"predictions": guess()} | more
-        answers.append(ask("POST", f"{PATH}/submissions", body)[0])
+        answers.append(ask("POST", f"{PATH}/submit", body)[0])
     for query in ("?account=default", "?account=owner", "?score=1", "?opened=1"):
         body = {"predictions": [len(answers) % 2] * asked["rows"]}
-        answers.append(ask("POST", f"{PATH}/submissions{query}", body)[0])
+        answers.append(ask("POST", f"{PATH}/submit{query}", body)[0])
     for name in ("X-Forwarded-User", "Holdout-Block", "X-HTTP-Method-Override"):
         answers.append(submit(guess(), **{name: "owner"})["status_code"])
-    after = json.loads(ask("GET", f"{PATH}/status")[1])
+    after = json.loads(ask("POST", f"{PATH}/status")[1])
     return {"tried": len(answers), "statuses": answers, "before": before, "after": after}
 
 
 def keys() -> dict[str, Any]:
     """Send other predictions under a key that is known, and keys of another account."""
     good, bad = asked["good"], [1 - one for one in asked["good"]]
-    tokens, header = asked["gate_tokens"], "Idempotency-Key"
+    tokens = asked["gate_tokens"]
     results = {}
 
     def decide(predictions: list[int], token: str, key: str) -> dict[str, Any]:
-        body = {"predictions": predictions}
-        path = "/v1/holdouts/gate/decisions"
-        return json.loads(ask("POST", path, body, token, **{header: key})[1])
+        body = {"predictions": predictions, "key": key}
+        return json.loads(ask("POST", "/v1/holdouts/gate/decide", body, token)[1])
 
     # The baseline, a candidate that is better, and another one under its key.
     decide(asked["baseline"], tokens[0], "a")
@@ -211,9 +210,9 @@ def keys() -> dict[str, Any]:
     # Keys of the first account, by the second, which has submitted nothing.
     results["foreign"] = [decide(bad, tokens[1], key) for key in ("b", "b 1", "a")]
     limited = asked["limited_token"]
-    first = submit(guess(), limited, **{header: "day"})
-    results["limit"] = [first] + [submit(guess(), limited, **{header: "day"}) for _ in range(5)]
-    results["beyond"] = submit(guess(), limited, **{header: "next"})["status_code"]
+    first = submit(guess(), limited, "day")
+    results["limit"] = [first] + [submit(guess(), limited, "day") for _ in range(5)]
+    results["beyond"] = submit(guess(), limited, "next")["status_code"]
     results["tried"] = 6 + len(results["limit"]) + 1
     return results
 
@@ -233,9 +232,9 @@ def instructions() -> dict[str, Any]:
     statuses, pages = [], []
     for text in INSTRUCTIONS:
         body = {"predictions": guess(), "context": {"note": text, text: text, "study": text}}
-        statuses.append(ask("POST", f"{PATH}/submissions", body)[0])
+        statuses.append(ask("POST", f"{PATH}/submit", body)[0])
         body = {"predictions": [text] * asked["rows"], "search": text}
-        statuses.append(ask("POST", f"{PATH}/submissions", body)[0])
+        statuses.append(ask("POST", f"{PATH}/submit", body)[0])
         quoted = "".join(c if c.isalnum() else f"%{ord(c):02x}" for c in text if ord(c) < 128)
         for path in (f"{PATH}?account={quoted}", f"/holdouts/{quoted}", f"/v1/{quoted}"):
             status, page = ask("GET", path, Accept="text/html")
@@ -269,7 +268,7 @@ def errors() -> dict[str, Any]:
     for row in rows:
         predictions: list[Any] = [0] * asked["rows"]
         predictions[row] = wrong[row % 5]
-        status, text = ask("POST", f"{PATH}/submissions", {"predictions": predictions})
+        status, text = ask("POST", f"{PATH}/submit", {"predictions": predictions})
         statuses.add(status)
         kind = f"{row % 5} " + re.sub(rf"position ({row}|{row + 1})\b", "position ROW", text)
         texts.setdefault(kind, []).append(row)
@@ -290,12 +289,12 @@ def names() -> dict[str, Any]:
         "gate",
     ]
     body = {"predictions": [0] * asked["rows"]}
-    statuses = [ask("POST", f"/v1/holdouts/{one}/submissions", body)[0] for one in spelled]
+    statuses = [ask("POST", f"/v1/holdouts/{one}/submit", body)[0] for one in spelled]
     created = [
         ask("POST", path, {"name": "churn-2027", "X": [[0]], "y": [0]})[0]
         for path in ("/v1/holdouts", "/v1/holdouts/churn-2027", "/v1/register", "/holdouts")
     ]
-    others = [ask("GET", f"{PATH}/submissions?account={one}")[0] for one in asked["accounts"]]
+    others = [ask("POST", f"{PATH}/history?account={one}")[0] for one in asked["accounts"]]
     tried = len(spelled) + len(created) + len(others)
     return {"tried": tried, "spelled": statuses, "created": created, "others": others}
 
@@ -304,7 +303,7 @@ def accounts() -> dict[str, Any]:
     """Make an account, a role or a token of one's own."""
     token = asked["token"]
     statuses = []
-    for path in ("accounts", "accounts/limit", "accounts/rotate", "accounts/revoke"):
+    for path in ("add_account", "limit_account", "rotate_token", "revoke_token"):
         for body in (
             {"account": "mine", "role": "analyst"},
             {"account": "mine", "role": "owner", "per_day": 9},
@@ -313,8 +312,8 @@ def accounts() -> dict[str, Any]:
         ):
             statuses.append(ask("POST", f"{PATH}/{path}", body)[0])
     for body in ({"account": "default", "submission": 1, "reason": "x"}, {"name": "churn-2026"}):
-        statuses.append(ask("POST", f"{PATH}/withdrawals", body)[0])
-        statuses.append(ask("POST", f"{PATH}/retirement", body)[0])
+        statuses.append(ask("POST", f"{PATH}/withdraw", body)[0])
+        statuses.append(ask("POST", f"{PATH}/retire", body)[0])
     head, _, secret = token.rpartition("_")
     middle = len(secret) // 2
     forged = [
@@ -330,7 +329,7 @@ def accounts() -> dict[str, Any]:
         "null",
         "Bearer",
     ]
-    wrong = [ask("GET", f"{PATH}/status", token=one)[0] for one in forged]
+    wrong = [ask("POST", f"{PATH}/status", token=one)[0] for one in forged]
     return {"tried": len(statuses) + len(wrong), "statuses": statuses, "forged": wrong}
 
 

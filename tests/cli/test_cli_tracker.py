@@ -119,7 +119,7 @@ def test_every_option_reaches_the_holdout(folder: Path, table: pd.DataFrame) -> 
         *("--account", "ann", "--ladder", "careful", "--class", "0", "--class", "1"),
         *("--class", "2", "--vault", "safe", "--overlap", "error"),
     )
-    assert (told["mechanism"], told["budget"], told["releases_left"]) == ("Ladder(step=0.02)", 4, 4)
+    assert (told["mechanism"], told["budget"], told["releases"]) == ("Ladder(step=0.02)", 4, 0)
     assert (told["account"], told["ladder"], told["submissions"]) == ("ann", "careful", 0)
     assert told["name"].startswith("holdout-")
     assert len(list((folder / "safe").glob("*.vault"))) == 1
@@ -372,7 +372,7 @@ def test_the_release_is_shown_as_the_library_gives_it(
         ["released", "score", "1"],
         ["submission", "1,", "improved"],
     ]
-    (entry,) = parsed("history", "churn")["latest"]
+    (entry,) = parsed("history", "churn")["submissions"]
     assert entry["context"] == {"idea": "all right", "n": "1"}
     for wrong in ("idea", "=x"):
         assert "key=value" in refusal("submit", "churn", "p.csv", "--context", wrong)
@@ -415,7 +415,7 @@ def test_the_commands_that_look_give_json(registered: Path, table: pd.DataFrame)
     assert [one["holdout"] for one in listed["ladders"]] == ["churn"]
     assert parsed("status", "churn")["score"] == 1.0
     told = parsed("history", "churn", "--last", "1")
-    assert (told["submissions"], told["latest"][0]["context"]) == (1, {"note": "[é]"})
+    assert (told["total"], told["submissions"][0]["context"]) == (1, {"note": "[é]"})
 
 
 def test_a_score_beyond_numbers_is_still_json(folder: Path, table: pd.DataFrame) -> None:

@@ -26,9 +26,10 @@ from ladderholdout.mechanisms import FullDisclosure
 from ladderholdout.metrics import get_metric
 from ladderholdout.remote.predictions import Form
 from ladderholdout.remote.wire import ARROW, CSV
-from ladderholdout.server.bodies import submission_in, upload_in
+from ladderholdout.server.bodies import upload_media
 from ladderholdout.server.space import Space
 from tests.support.commands import CliRunner
+from tests.support.server import submission_in
 
 N = 120
 SPACE = Space(N, 2, 1)
@@ -122,8 +123,8 @@ def test_ragged_predictions_are_refused_with_line_and_cause(kind: str) -> None:
     body = "\n".join(["p", *lines, ""]).encode()
     form = Form(metric, N, np.array([0, 1]))
     for read in (
-        lambda: submission_in(body, CSV, lambda: form, None, SPACE),
-        lambda: upload_in(body, lambda: form, {}, SPACE),
+        lambda: submission_in(body, CSV, lambda: form, SPACE),
+        lambda: submission_in(body, upload_media(body), lambda: form, SPACE),
     ):
         with pytest.raises(InvalidArgument, match=said):
             read()
@@ -200,7 +201,7 @@ def test_csv_of_every_make_is_read(kind: str) -> None:
     assert np.array_equal(held.X.to_numpy(), X) and np.array_equal(held.y, Y)
     shares = ["0,1", *(f"{1 - p:.3f},{p}" for p in P)]
     form = Form(get_metric("neg_log_loss"), N, np.array([0, 1]))
-    read = submission_in(FORMS[kind](shares), CSV, lambda: form, None, SPACE).predictions
+    read = submission_in(FORMS[kind](shares), CSV, lambda: form, SPACE).predictions
     assert np.allclose(read, np.column_stack([1 - P, P]))
 
 
@@ -261,7 +262,7 @@ def test_classes_are_what_their_texts_are(kind: str, rng: np.random.Generator) -
     assert score("p.parquet") == pytest.approx(right)
     record = LadderHoldout.open("h").__ladder__.facts
     form = Form(get_metric("accuracy"), N, record.classes)
-    read = submission_in(Path("p.csv").read_bytes(), CSV, lambda: form, None, SPACE).predictions
+    read = submission_in(Path("p.csv").read_bytes(), CSV, lambda: form, SPACE).predictions
     LadderHoldout.open("h").submit(read)
     assert LadderHoldout.open("h").history()[-1].score == pytest.approx(right)
 
@@ -599,12 +600,10 @@ def test_arrow_bodies_are_read_by_the_same_rules() -> None:
         writer.write_table(arrow)
     data = sink.getvalue().to_pybytes()
     form = Form(get_metric("accuracy"), N, np.array(["007", "7"]))
-    read = submission_in(data, ARROW, lambda: form, None, SPACE).predictions
+    read = submission_in(data, ARROW, lambda: form, SPACE).predictions
     assert read.tolist() == ["7" if v else "007" for v in GUESS]
     with pytest.raises(InvalidArgument, match="another spelling"):
-        submission_in(
-            data, ARROW, lambda: Form(get_metric("accuracy"), N, np.array([0, 7])), None, SPACE
-        )
+        submission_in(data, ARROW, lambda: Form(get_metric("accuracy"), N, np.array([0, 7])), SPACE)
 
 
 @pytest.mark.long

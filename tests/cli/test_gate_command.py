@@ -235,32 +235,34 @@ def by_client(url: str, token: str, folder: Path) -> list[dict[str, Any]]:
 
 def by_http(url: str, token: str, folder: Path) -> list[dict[str, Any]]:
     """Decide as a program without this library does: by JSON and by CSV, with a retry."""
-    address, found = f"{url}/v1/holdouts/churn/decisions", []
+    address, found = f"{url}/v1/holdouts/churn/decide", []
 
     def ask(where: str, **sent: Any) -> requests.Response:
         headers = {"Authorization": f"Bearer {token}"} | sent.pop("headers", {})
         return requests.post(where, headers=headers, timeout=60, **sent)
 
     for place, (count, margin) in enumerate(zip(COUNTS, MARGINS, strict=True)):
-        key = {"Idempotency-Key": f"candidate {place}"}
-        where = address if margin is None else f"{address}?margin={margin}"
-        where += "" if place else "?baseline=true"
+        key, stated = f"candidate {place}", {} if place else {"baseline": True}
+        if margin is not None:
+            stated["margin"] = margin
         if place % 2:
             rows = "prediction\n" + "\n".join(map(str, right_on(count)))
-            answer = ask(where, data=rows, headers={"Content-Type": "text/csv"} | key)
+            sent = {"data": rows, "headers": {"Content-Type": "text/csv"}}
+            answer = ask(address, params={"key": key, **stated}, **sent)
         else:
-            answer = ask(where, json={"predictions": right_on(count).tolist()}, headers=key)
+            predictions = right_on(count).tolist()
+            answer = ask(address, json={"predictions": predictions, "key": key, **stated})
         found.append(answer.json())
     body = {"predictions": right_on(COUNTS[-1]).tolist()}
     for name, value in (("margin", "2"), ("margin", "x"), ("baseline", "1")):
         refused = ask(f"{address}?{name}={value}", json=body)
         assert refused.status_code == 422 and f"{name} must be" in refused.json()["detail"]
     # A retry under the same key is the same attempt, and what was accepted is so still.
-    tried = [ask(address, json=body, headers=key).json() for _ in range(2)]
+    tried = [ask(address, json=body | {"key": key}).json() for _ in range(2)]
     assert [decision["accepted"] for decision in tried] == [True, True]
     assert {decision["reason"] for decision in (*tried, found[-1])} == {found[-1]["reason"]}
     # Others under that key were compared with nothing, and are not accepted in its name.
-    other = ask(address, json={"predictions": right_on(0).tolist()}, headers=key).json()
+    other = ask(address, json={"predictions": right_on(0).tolist(), "key": key}).json()
     assert not other["accepted"] and "not shown to be better" in other["reason"]
     return found
 

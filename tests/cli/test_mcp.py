@@ -148,8 +148,8 @@ def test_an_agent_has_five_tools_and_nothing_else(place: Place, tmp_path: Path) 
         for name in ("reserve_certificate", "audit", "reveal", "estimate"):
             assert "one of submit, decide, status, health, history" in await refusal(client, name)
         begun = await answer(client, "status")
-        assert (begun["rows"], begun["classes"]) == (server.N, [0, 1])
-        assert (begun["released_score"], begun["submissions"]) == (None, 0)
+        assert (begun["n"], begun["classes"]) == (server.N, [0, 1])
+        assert (begun["score"], begun["submissions"]) == (None, 0)
         assert begun["prediction"] == "one class label for each row"
 
     converse(place, tmp_path / "log", talk)
@@ -174,20 +174,20 @@ def test_predictions_come_as_a_list_and_in_files(
         assert first["improved"] and first["submission"] == 1
         same = [await answer(client, "submit", file=file) for file in files]
         # The same predictions again improve nothing, under a number of their own.
-        told = ("submission", "improved", "released_score", "repeat_of", "is_incumbent")
+        told = ("submission", "improved", "score", "repeat_of", "is_incumbent")
         assert [[one[name] for name in told] for one in same] == [
-            [number, False, first["released_score"], 1, True] for number in (2, 3, 4, 5)
+            [number, False, first["score"], 1, True] for number in (2, 3, 4, 5)
         ]
         worse = await answer(client, "submit", predictions=(1 - guess).tolist())
-        assert (worse["improved"], worse["released_score"]) == (False, first["released_score"])
+        assert (worse["improved"], worse["score"]) == (False, first["score"])
         found = await answer(client, "history", limit=3)
-        assert found["submissions"] == 6
-        assert [one["submission"] for one in found["latest"]] == [4, 5, 6]
-        (noted,) = (await answer(client, "history", limit=6))["latest"][:1]
-        assert noted["note"] == "the sign"
+        assert found["total"] == 6
+        assert [one["number"] for one in found["submissions"]] == [4, 5, 6]
+        (noted,) = (await answer(client, "history", limit=6))["submissions"][:1]
+        assert noted["context"] == {"note": "the sign"}
         now = await answer(client, "status")
         assert (now["incumbent"], now["releases"], now["submissions"]) == (1, 1, 6)
-        assert now["certificate"]["low"] < now["released_score"] < now["certificate"]["high"]
+        assert now["certificate"]["low"] < now["score"] < now["certificate"]["high"]
 
     converse_here(place, monkeypatch, talk)
 
@@ -200,7 +200,7 @@ def test_lists_come_as_json_text_and_a_history_in_pages(
     async def talk(client: Client) -> None:
         first = await answer(client, "submit", predictions=json.dumps(guess))
         again = await answer(client, "submit", predictions=guess)
-        assert first["improved"] and again["released_score"] == first["released_score"]
+        assert first["improved"] and again["score"] == first["score"]
         for text in ("no list", "{}", "3", "[" * 100_000):
             assert "or one as JSON text" in await refusal(client, "submit", predictions=text)
         for count in range(3):
@@ -208,10 +208,10 @@ def test_lists_come_as_json_text_and_a_history_in_pages(
         pages, after = [], 0
         while after is not None:
             page = await answer(client, "history", after=after, limit=2)
-            pages.append([line["submission"] for line in page["latest"]])
+            pages.append([line["number"] for line in page["submissions"]])
             after = page["next"]
         assert pages == [[1, 2], [3, 4], [5]]
-        assert (await answer(client, "history", after=99))["latest"] == []
+        assert (await answer(client, "history", after=99))["submissions"] == []
         health = await answer(client, "health", spent_at=0.5)
         status = await answer(client, "status")
         ends = status["certificate"]
@@ -320,7 +320,7 @@ def test_standard_output_holds_the_protocol_and_nothing_of_labels_or_tokens(plac
         f"{float(np.mean(guess == place.y)):.4f}".rstrip("0")
         for guess, release in zip(guesses, releases, strict=True)
         if not release["improved"]
-    } - {f"{one['released_score']:.4f}".rstrip("0") for one in releases}
+    } - {f"{one['score']:.4f}".rstrip("0") for one in releases}
     assert hidden  # some that did not improve
     assert not [one for one in hidden if f"{one}," in printed or f"{one}}}" in printed]
     # With the predictions an agent knows already; labels themselves are nowhere.

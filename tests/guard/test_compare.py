@@ -266,7 +266,7 @@ def test_a_server_compares_where_its_owner_allows_it(tmp_path: Path) -> None:
         holdout.submit(bad)
         found = holdout.compare(good, 1)
         assert isinstance(found, Comparison) and found.better == "first"
-        address = "/v1/holdouts/churn/comparisons"
+        address = "/v1/holdouts/churn/compare"
         body = {"first": {"predictions": good.tolist()}, "second": 1}
         answer = running.ask("POST", address, token, json=body)
         assert answer.json()["low"] == found.low

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import numpy as np
 import pyarrow
@@ -30,15 +31,18 @@ from pyarrow import ipc
 from schemathesis import GenerationMode
 
 from ladderholdout import LadderHoldout
-from ladderholdout.remote.wire import ARROW, CONTEXT, CSV, JSON, KEY, NPY, packed
+from ladderholdout.guard.commands import COMMANDS, packed
+from ladderholdout.remote.wire import ARROW, BLOCK, CSV, JSON, NPY
 from ladderholdout.server.app import create_app
 from ladderholdout.server.settings import ServerSettings
 from tests.support.server import N, registered, rows, serving, token_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::ladderholdout.errors.LadderHoldoutWarning")
 
+# Most of these need no field.
+READING = {word for word, kind in COMMANDS.items() if kind.reads}
 CALLERS = ("analyst", "reader", "owner", "a foreign analyst", "nobody", "somebody")
-SUBMISSIONS, BATCHES = "/v1/holdouts/churn/submissions", "/v1/holdouts/churn/batches"
+SUBMISSIONS, BATCHES = "/v1/holdouts/churn/submit", "/v1/holdouts/churn/submit_batch"
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[\d:.+]+")
 DRAWN = re.compile(r'"(batch|fingerprint)":"[^"]*"')
 
@@ -122,20 +126,30 @@ def asked(draw: st.DrawFn, cases: st.SearchStrategy[Any]) -> Asked:
     if known and "name" in case.path_parameters:
         case.path_parameters["name"] = "churn"
     if known and isinstance(case.query, dict) and "account" in case.query:
+        # Each command has this parameter, and most are asked without it.
         case.query["account"] = draw(st.sampled_from(["analyst", "default", "reader", "nobody"]))
+        if draw(st.integers(0, 3)) > 0:
+            del case.query["account"]
     given = requests.Request(**case.as_transport_kwargs(base_url="http://a")).prepare()
     headers = {name: str(value) for name, value in given.headers.items() if name != "User-Agent"}
     body = given.body.encode() if isinstance(given.body, str) else given.body or b""
     assert isinstance(body, bytes) and given.url is not None and given.method is not None
     path, method = given.url.removeprefix("http://a"), given.method
+    if known and draw(st.integers(0, 3)) > 0:  # each command has this header, too
+        headers.pop(BLOCK, None)
+    word = path.partition("?")[0].rpartition("/")[2]
+    if known and word in READING and draw(st.booleans()):
+        headers["Content-Type"], headers["Content-Length"], body = JSON, "2", b"{}"
     if known and path.partition("?")[0] in (SUBMISSIONS, BATCHES) and method == "POST":
         many = path.startswith(BATCHES)
         good = LISTS.map(lambda text: (JSON, text.encode())) if many else st.sampled_from(GOOD)
         headers["Content-Type"], body = draw(nearly(good))
         headers["Content-Length"] = str(len(body))
-        headers[KEY] = draw(st.sampled_from(["a", "b", "c", "", "é", "d" * 201]))
+        query = {"key": draw(st.sampled_from(["a", "b", "c", "", "é", "d" * 201]))}
         if draw(st.booleans()):
-            headers[CONTEXT] = draw(st.sampled_from(["{}", '{"a": [1]}', "[]", "{", '{"a": NaN}']))
+            notes = ["{}", '{"a": [1]}', "[]", "{", '{"a": NaN}', r'{"a": "\ud800"}', "[" * 9999]
+            query["context"] = draw(st.sampled_from(notes))
+        path = f"{path.partition('?')[0]}?{urlencode(query)}"
     return Asked(method, path, headers, body)
 
 

@@ -38,7 +38,7 @@ from tests.support.server import N, Running, free_port, registered, serving, sta
 
 pytestmark = pytest.mark.processes
 CLIENTS, ACCOUNTS = 8, 4
-SUBMISSIONS = "/v1/holdouts/churn/submissions"
+SUBMISSIONS = "/v1/holdouts/churn/submit"
 
 Seen = tuple[str, int, float, bool]
 """What a client saw: the key of its attempt, the number, the score, whether it improved."""
@@ -234,7 +234,7 @@ def test_requests_that_do_harm_leave_the_server_to_others(tmp_path: Path) -> Non
                         found = one_of_them.recv(1000)
                         assert not found or b" 413 " in found
                 assert submitted(server, token, turn).json()["submission"] == turn + 1
-                assert server.ask("GET", "/v1/holdouts/churn/status", token).status_code == 200
+                assert server.ask("POST", "/v1/holdouts/churn/status", token).status_code == 200
         finally:
             end.set()
             for one in slow:
@@ -269,9 +269,9 @@ def test_on_a_full_disk_others_are_answered_and_nothing_is_half_written(tmp_path
             if one.status_code != 200:
                 refused(one)
         recorded = 5 + sum(one.status_code == 200 for one in answers)
-        for what in ("", "/status", "/submissions", "/certificate"):
-            assert server.ask("GET", f"/v1/holdouts/churn{what}", token).status_code == 200
-        assert server.ask("GET", "/v1/holdouts/churn", "lh_wrong").status_code == 401
+        for what in ("describe", "status", "history", "certificate"):
+            assert server.ask("POST", f"/v1/holdouts/churn/{what}", token).status_code == 200
+        assert server.ask("POST", "/v1/holdouts/churn/describe", "lh_wrong").status_code == 401
         ballast.unlink()
         # What was refused comes again, as a client would have it, and is recorded now.
         again = submitted(server, token, 139)
@@ -293,7 +293,7 @@ def test_a_database_that_goes_away_is_waited_for(tmp_path: Path, postgres: Serve
                     assert server.ask("GET", "/healthz").status_code == 200
                 for one in asked:
                     refused(one.result())
-            refused(server.ask("GET", "/v1/holdouts/churn/status", token))
+            refused(server.ask("POST", "/v1/holdouts/churn/status", token))
             url = f"{server.url}/holdouts/churn"
             with pytest.raises(LedgerUnreachable, match="did not answer for 1 seconds"):
                 LadderHoldout.connect(url, token, timeout=1)

@@ -104,7 +104,7 @@ def test_json_gives_the_texts_as_they_are(path: Path) -> None:
     found = CliRunner().invoke(app, ["history", "gift", "--ledger", str(path), "--json"])
     assert harmless(found.stdout)
     listed = json.loads(found.stdout)
-    texts = [one["context"].get("idea") for one in listed["latest"]]
+    texts = [one["context"].get("idea") for one in listed["submissions"]]
     assert [text for text in texts if text is not None] == HOSTILE
 
 

@@ -428,12 +428,12 @@ ASKED: list[tuple[str, str, bool, Any, int]] = [
     ("GET", "/healthz", False, None, 200),
     ("GET", "/sign-in", False, None, 200),
     ("GET", "/v1/holdouts", False, None, 401),
-    ("GET", "/v1/holdouts/churn/status", True, None, 200),
-    ("GET", "/v1/holdouts/nobodys", True, None, 404),
-    ("POST", "/v1/holdouts/churn/submissions", True, slice(None), 200),
-    ("POST", "/v1/holdouts/churn/submissions", True, slice(None), 200),
-    ("POST", "/v1/holdouts/churn/submissions", True, slice(1, None), 422),
-    ("POST", "/v1/holdouts/churn/submissions", True, "x", 422),
+    ("POST", "/v1/holdouts/churn/status", True, None, 200),
+    ("POST", "/v1/holdouts/nobodys/describe", True, None, 404),
+    ("POST", "/v1/holdouts/churn/submit", True, slice(None), 200),
+    ("POST", "/v1/holdouts/churn/submit", True, slice(None), 200),
+    ("POST", "/v1/holdouts/churn/submit", True, slice(1, None), 422),
+    ("POST", "/v1/holdouts/churn/submit", True, "x", 422),
 ]
 
 

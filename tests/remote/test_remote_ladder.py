@@ -312,7 +312,7 @@ def test_the_command_line_asks_a_server(
     release = call("submit", "churn", str(file), "--context", "idea=ones")
     assert release["improved"] is True
     assert call("status", "churn")["account"] == "by command"
-    assert call("history", "churn")["latest"][0]["context"] == {"idea": "ones"}
+    assert call("history", "churn")["submissions"][0]["context"] == {"idea": "ones"}
     assert call("certificate", "churn")["submission"] == 1
     assert "nothing here" in call("status", "nobody")
     assert "--server" in call("status", "churn", "--account", "ada")

@@ -145,9 +145,11 @@ def test_behind_nginx_with_an_authority_of_ones_own(
             # More than nginx takes by default.
             large = json.dumps({"predictions": [1] * N}) + " " * 2**20
             posted = {**bearer, "Content-Type": "application/json"}
-            sent = requests.post(f"{url}{path}/submissions", large, headers=posted, timeout=60)
+            sent = requests.post(f"{url}{path}/submit", large, headers=posted, timeout=60)
             assert sent.status_code == 200 and sent.json()["submission"] == 2
-            too_large = requests.post(url + path, " " * 70 * 2**20, headers=posted, timeout=60)
+            too_large = requests.post(
+                f"{url}{path}/submit", " " * 70 * 2**20, headers=posted, timeout=60
+            )
             assert too_large.status_code == 413
             # No answer leads to the host that a request names.
             named = {"Host": "elsewhere.example"}
@@ -155,7 +157,7 @@ def test_behind_nginx_with_an_authority_of_ones_own(
                 led = requests.get(url + there, headers=named, allow_redirects=False, timeout=60)
                 assert "elsewhere" not in led.headers.get("Location", "")
                 assert "https://" not in led.headers.get("Location", "")
-            strict = requests.get(url + path, headers=bearer, timeout=60).headers
+            strict = requests.post(f"{url}{path}/describe", headers=bearer, timeout=60).headers
             assert strict["Content-Security-Policy"] and strict["Cache-Control"] == "no-store"
             with pytest.raises(AccessDenied):
                 LadderHoldout.connect(url, token[:-1] + "!")
@@ -237,7 +239,7 @@ def revoked(ledger: Path) -> None:
 
 
 def facts(server: Running, token: str) -> dict[str, Any]:
-    answer = server.ask("GET", "/v1/holdouts/churn/status", token)
+    answer = server.ask("POST", "/v1/holdouts/churn/status", token)
     assert answer.status_code == 200
     return dict(answer.json())
 
@@ -263,7 +265,7 @@ def test_a_copy_is_restored_and_an_older_one_ends_certificates(tmp_path: Path) -
         assert again.submit(sharp(0.8)).improved
         assert again.certificate().missing is None and again.certificate().low > 0.6
         elsewhere(revoked, home.ledger)
-        assert server.ask("GET", "/v1/holdouts/churn/status", ben).status_code == 401
+        assert server.ask("POST", "/v1/holdouts/churn/status", ben).status_code == 401
     assert home.run("systemctl stop")["ladder-holdout"] == 1  # verify finds it
     with serving(home.ledger, tmp_path) as server:
         assert facts(server, ben)["submissions"] == 0

@@ -84,7 +84,7 @@ def test_the_first_order_and_ids_over_http_and_from_python(ledger: Path, server:
         (CSV, "?ids=id", csv_of(shuffled, ids=True)),
         (ARROW, "?ids=id", arrow_of(shuffled)),
     ]
-    path = "/v1/holdouts/churn/submissions"
+    path = "/v1/holdouts/churn/submit"
 
     def ask(media: str, query: str, data: bytes) -> Any:
         headers = {"Content-Type": media}
@@ -112,8 +112,10 @@ def test_the_first_order_and_ids_over_http_and_from_python(ledger: Path, server:
         {"predictions": GUESS[shuffled].tolist(), "ids": named},
         {"predictions": (1 - GUESS).tolist()},
     ]
-    answer = server.ask("POST", "/v1/holdouts/churn/batches", token, json={"submissions": listed})
-    scores = [one["score"] for one in answer.json()["releases"]]
+    answer = server.ask(
+        "POST", "/v1/holdouts/churn/submit_batch", token, json={"submissions": listed}
+    )
+    scores = [one["score"] for one in answer.json()]
     assert scores == pytest.approx([RIGHT, 1 - RIGHT])
     # The library's own client: ids, arrays, models on the rows that are shared or its own.
     remote = LadderHoldout.connect(server.url, token)
@@ -147,7 +149,7 @@ def test_the_tool_of_agents_takes_ids(
         {"predictions": GUESS.tolist()},
         {"predictions": GUESS[ORDER].tolist(), "ids": named},
     ):
-        assert tools.call("submit", given)["released_score"] == pytest.approx(RIGHT)
+        assert tools.call("submit", given)["score"] == pytest.approx(RIGHT)
     for given, said in (
         ({"file": str(tmp_path / "ids.csv")}, "ids of the tool"),
         ({"file": str(tmp_path / "ragged.csv")}, "line 2"),

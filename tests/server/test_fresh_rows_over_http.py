@@ -74,13 +74,13 @@ def test_clients_go_on_when_they_know_the_fresh_rows(
         assert again.history()[0].number == 1
         health = again.health(more=3, spent_at=0.1)
         told = server.ask(
-            "GET", "/v1/holdouts/coins/health?more=3&spent_at=0.1", tokens["ada"]
+            "POST", "/v1/holdouts/coins/health?more=3&spent_at=0.1", tokens["ada"]
         ).json()
         assert (told["width"], told["width_after"]) == (health.width, health.width_after)
         assert (told["spent"], told["block"], told["fresh_rows"]) == (True, 2, health.fresh_rows)
         for wrong in ("more=0", "spent_at=-1", "spent_at=nan"):
             path = f"/v1/holdouts/coins/health?{wrong}"
-            assert server.ask("GET", path, tokens["ada"]).status_code == 422
+            assert server.ask("POST", path, tokens["ada"]).status_code == 422
         # The owner's rule is everybody's, and a client states none.
         assert again.health().spent is None
         with pytest.raises(HoldoutConflict, match="for the owner"):
@@ -102,10 +102,10 @@ def test_clients_go_on_when_they_know_the_fresh_rows(
         again.submit(1 - y)
         # Who states no block is taken at the word, and who states another is refused.
         asked = {"json": {"predictions": (1 - y).tolist()}, "token": tokens["ben"]}
-        path = "/v1/holdouts/coins/submissions"
+        path = "/v1/holdouts/coins/submit"
         assert server.ask("POST", path, headers={"Holdout-Block": "1"}, **asked).status_code == 409
         assert server.ask("POST", path, headers={"Holdout-Block": "2"}, **asked).ok
-        assert server.ask("GET", "/v1/holdouts/coins", tokens["ben"]).json()["block"] == 2
+        assert server.ask("POST", "/v1/holdouts/coins/describe", tokens["ben"]).json()["block"] == 2
         # Rows of one's own are compared with those of now.
         with pytest.raises(InvalidArgument):
             LadderHoldout.connect(url, tokens["ben"], coins(N)[0])
@@ -119,8 +119,8 @@ def test_clients_go_on_when_they_know_the_fresh_rows(
         file = ("predictions.csv", "label\n" + "\n".join(map(str, y[::-1])))
         assert "at block 2" in visitor.post("/holdouts/coins/submissions", file, block="1").text
         assert visitor.post("/holdouts/coins/submissions", file, block="2").status_code == 303
-        accounts = server.ask("GET", "/v1/holdouts/coins/accounts", tokens["olga"]).json()
-        assert {account["name"] for account in accounts["accounts"]} == {"ada", "ben", "olga"}
+        accounts = server.ask("POST", "/v1/holdouts/coins/accounts", tokens["olga"]).json()
+        assert {account["name"] for account in accounts} == {"ada", "ben", "olga"}
     with local_pages(ledger, tmp_path) as (home, printed):
         visitor = Visitor(home)
         visitor.get(printed.removeprefix(home.url))

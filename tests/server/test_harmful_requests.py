@@ -40,14 +40,15 @@ from ladderholdout.cli import app
 from ladderholdout.cli import serving as serving_command
 from ladderholdout.errors import InvalidArgument, LedgerError
 from ladderholdout.extras import EXTRAS
+from ladderholdout.guard import commands
+from ladderholdout.guard.commands import packed
 from ladderholdout.metrics import get_metric
 from ladderholdout.remote.predictions import Form
-from ladderholdout.remote.wire import ARROW, CSV, JSON, NPY, packed
-from ladderholdout.server import refusals
+from ladderholdout.remote.wire import ARROW, CSV, JSON, NPY
+from ladderholdout.server import answers
 from ladderholdout.server.accounts import add_account, rotate_token
 from ladderholdout.server.app import create_app
 from ladderholdout.server.arrow import table_in
-from ladderholdout.server.bodies import batch_in, submission_in
 from ladderholdout.server.protocol import LARGEST_HEAD, Prompt
 from ladderholdout.server.settings import ServerSettings
 from ladderholdout.server.space import Space
@@ -63,11 +64,13 @@ from tests.support.server import (
     registered,
     rows,
     serving,
+    submission_in,
     token_of,
 )
 
 MB = 2**20
-SUBMISSIONS, BATCHES = "/v1/holdouts/churn/submissions", "/v1/holdouts/churn/batches"
+HISTORY = "/v1/holdouts/churn/history"
+SUBMISSIONS, BATCHES = "/v1/holdouts/churn/submit", "/v1/holdouts/churn/submit_batch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +239,7 @@ def test_arrow_is_refused_before_its_values_are_made(what: str) -> None:
     counting = pa.proxy_memory_pool(pool)
 
     def read() -> None:
-        asked = submission_in(data, ARROW, lambda: form_of("a", "b"), None, Space(N, 2, 1))
+        asked = submission_in(data, ARROW, lambda: form_of("a", "b"), Space(N, 2, 1))
         # A text is no class, which the metric says: it was cut to two characters by then.
         assert asked.predictions.nbytes <= 8 * N
         raise InvalidArgument("predictions", "labels", "others")
@@ -360,7 +363,7 @@ def test_a_body_is_refused_before_its_values_are_made(what: str) -> None:
     data = build()
 
     def read() -> None:
-        asked = submission_in(data, media, lambda: VALUES, None, Space(N, 1))
+        asked = submission_in(data, media, lambda: VALUES, Space(N, 1))
         # What is left is of the right size, and no finite numbers: the metric says so.
         assert np.asarray(asked.predictions, dtype=object).size == N
         raise InvalidArgument("predictions", "numbers", "others")
@@ -390,7 +393,7 @@ def texts_of(count: int, longest: int) -> list[str]:
 )
 def test_one_long_text_does_not_make_all_of_them_long(media: str, data: bytes) -> None:
     tracemalloc.start()
-    asked = submission_in(data, media, lambda: form_of("a", "b"), None, Space(N, 2, 1))
+    asked = submission_in(data, media, lambda: form_of("a", "b"), Space(N, 2, 1))
     taken, (_, most) = np.asarray(asked.predictions), tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert most <= 4 * len(data) + MB
@@ -412,15 +415,19 @@ def test_a_name_of_a_class_with_commas_and_brackets_is_counted_as_one(tmp_path: 
         (npy(guesses), NPY),
         (stream(p=pa.array(guesses)), ARROW),
     ):
-        asked = submission_in(data, media, lambda: form_of(*names), None, space)
+        asked = submission_in(data, media, lambda: form_of(*names), space)
         assert accuracy_score(guesses, np.asarray(asked.predictions)) == 1.0
+
+
+def batch_in(data: bytes, space: Space) -> Any:
+    return submission_in(data, JSON, None, space, kind=commands.SubmitBatch)
 
 
 def test_a_batch_is_counted_submission_by_submission() -> None:
     space = Space(N, 2, 1)
     one = {"predictions": [0, 1] * (N // 2), "context": {"depth": 3, "stopping": "x"}}
-    taken = batch_in(json.dumps({"submissions": [one] * 3}).encode(), space)
-    assert [dict(each.context) for each in taken] == [{"depth": 3}] * 3
+    taken = batch_in(json.dumps({"submissions": [one] * 3}).encode(), space).submissions
+    assert [json.loads(each.context) for each in taken] == [one["context"]] * 3
     assert all(np.array_equal(each.predictions, [0, 1] * (N // 2)) for each in taken)
     for wrong in (
         b'{"submissions":[' + b"[]," * MB + b"[]]}",
@@ -446,7 +453,7 @@ def test_a_longer_body_is_refused_after_as_many_calls(part: bytes) -> None:
     space = Space(N, 2, 1)
     for read in (
         lambda data: batch_in(data, space),
-        lambda data: submission_in(data, JSON, lambda: VALUES, None, space),
+        lambda data: submission_in(data, JSON, lambda: VALUES, space),
     ):
         bodies = [long_json(part, size) for size in (2 * MB, 12 * MB)]
         calls_of(partial(read, bodies[0]), "must be")  # patterns are compiled once
@@ -469,14 +476,14 @@ HALVES = [r"\ud800", r"\udfff x", r"\ud800\ud800", r"\u0000", r"a\u0000b", r"\ud
 def test_half_a_character_is_refused_wherever_it_is(body: str) -> None:
     for text in HALVES:
         with pytest.raises(InvalidArgument, match="must be"):
-            submission_in((body % text).encode(), JSON, lambda: VALUES, None, Space(2, 1, 9))
+            submission_in((body % text).encode(), JSON, lambda: VALUES, Space(2, 1, 9))
 
 
 def test_a_whole_character_and_a_backslash_are_texts() -> None:
     body = rb'{"predictions":[0,1],"search":"\ud83d\ude00","context":{"a":"\\u0000 \\ud800"}}'
-    asked = submission_in(body, JSON, lambda: VALUES, None, Space(2, 1))
+    asked = submission_in(body, JSON, lambda: VALUES, Space(2, 1))
     assert asked.search == "\N{GRINNING FACE}"
-    assert asked.context == {"a": r"\u0000 \ud800"}
+    assert json.loads(asked.context) == {"a": r"\u0000 \ud800"}
 
 
 # -- on a real server -----------------------------------------------------------------------
@@ -525,7 +532,7 @@ def test_a_server_is_not_occupied_for_long(place: Place) -> None:
 @pytest.mark.processes
 @pytest.mark.parametrize("text", [r"\ud800", r"\udfff x", r"a\u0000b"])
 def test_half_a_character_in_a_note_of_groups_is_refused(place: Place, text: str) -> None:
-    path = SUBMISSIONS.replace("submissions", "groups")
+    path = SUBMISSIONS.replace("submit", "note_groups")
     headers = {"Content-Type": JSON}
     body = b'{"by": "%s"}' % text.encode()
     answer = place.server.ask("POST", path, place.token, data=body, headers=headers)
@@ -536,8 +543,8 @@ def test_half_a_character_in_a_note_of_groups_is_refused(place: Place, text: str
 def test_what_an_analyst_notes_is_one_value_of_its_kind(place: Place) -> None:
     headers = {"Content-Type": JSON}
     wrong = (b"[]", b"{}", b"3", b"[" * 5000, b'{"rows": null}', b'{"rows": true}', b'{"by": 3}')
-    for kind in ("overlaps", "groups"):
-        path = SUBMISSIONS.replace("submissions", kind)
+    for kind in ("note_rows", "note_groups"):
+        path = SUBMISSIONS.replace("submit", kind)
         for body in wrong:
             answer = place.server.ask("POST", path, place.token, data=body, headers=headers)
             assert answer.status_code == 422
@@ -555,12 +562,12 @@ def test_a_form_without_a_file_is_small(place: Place) -> None:
 def asking(app: Any, token: str) -> Callable[[str, bytes], tuple[int, dict[str, str], Any]]:
     """Ask an application in this process, with no server around it."""
 
-    def ask(method: str, data: bytes = b"") -> tuple[int, dict[str, str], Any]:
+    def ask(path: str, data: bytes = b"") -> tuple[int, dict[str, str], Any]:
         headers = {"authorization": f"Bearer {token}", "content-type": JSON, "host": "a"}
         headers["content-length"] = str(len(data))
         scope = {
             **{"type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1"},
-            **{"method": method, "scheme": "http", "path": SUBMISSIONS, "root_path": ""},
+            **{"method": "POST", "scheme": "http", "path": path, "root_path": ""},
             **{"query_string": b"", "client": ("127.0.0.1", 1), "server": ("a", 80)},
             "headers": [(name.encode(), text.encode()) for name, text in headers.items()],
         }
@@ -585,7 +592,7 @@ def test_refusals_have_a_limit_of_their_own(
 ) -> None:
     ledger, moment = tmp_path / "ledger.db", [1_800_000_007.5]
     registered(ledger)
-    monkeypatch.setattr(refusals, "time", SimpleNamespace(time=lambda: moment[0]))
+    monkeypatch.setattr(answers, "time", SimpleNamespace(time=lambda: moment[0]))
     asked: list[ServerSettings] = []
     monkeypatch.setattr(serving_command, "run", asked.append)
     words = ["serve", "--ledger", str(ledger), "--max-refusals", "5"]
@@ -593,16 +600,16 @@ def test_refusals_have_a_limit_of_their_own(
     served = create_app(*asked)
     ada, bob = (asking(served, token_of(ledger, name)) for name in ("ada", "bob"))
     good = json.dumps({"predictions": [0] * N}).encode()
-    assert [ada("POST", b"{}")[0] for _ in range(6)] == [422] * 5 + [429]
-    status, told, _ = ada("POST", good)
+    assert [ada(SUBMISSIONS, b"{}")[0] for _ in range(6)] == [422] * 5 + [429]
+    status, told, _ = ada(SUBMISSIONS, good)
     assert (status, told["retry-after"]) == (429, str(60 - int(moment[0]) % 60))
     # Of another account nothing was refused, and what only reads goes on.
-    assert bob("POST", good)[0] == 200
-    assert ada("GET")[2]["total"] == 0
+    assert bob(SUBMISSIONS, good)[0] == 200
+    assert ada(HISTORY)[2]["total"] == 0
     moment[0] += int(told["retry-after"]) - 1
-    assert ada("POST", good)[0] == 429
+    assert ada(SUBMISSIONS, good)[0] == 429
     moment[0] += 1  # the next minute
-    assert ada("POST", good)[0] == 200
+    assert ada(SUBMISSIONS, good)[0] == 200
 
 
 @contextmanager
@@ -763,7 +770,7 @@ def test_no_answer_leads_to_the_host_that_a_request_names(place: Place) -> None:
 @pytest.mark.processes
 @pytest.mark.parametrize("search", ["\x00", "\x1b", "x" * 33])
 def test_a_search_is_a_printable_text_in_a_question_too(place: Place, search: str) -> None:
-    answer = place.server.ask("GET", SUBMISSIONS, place.token, params={"search": search})
+    answer = place.server.ask("POST", HISTORY, place.token, params={"search": search})
     assert answer.status_code == 422
 
 
@@ -891,7 +898,7 @@ def test_the_command_line_and_the_server_refuse_such_names(place: Place, tmp_pat
         assert done.exit_code == 1
         assert "name must be" in done.stderr and "part of an address" in done.stderr
         body = json.dumps({"account": name, "role": "analyst"})
-        answer = place.server.ask("POST", "/v1/holdouts/churn/accounts", owner, data=body)
+        answer = place.server.ask("POST", "/v1/holdouts/churn/add_account", owner, data=body)
         assert answer.status_code == 422
         assert answer.json()["argument"] == "account"
 

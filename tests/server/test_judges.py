@@ -15,7 +15,7 @@ from ladderholdout.cli import agents
 from ladderholdout.errors import InvalidSubmission
 from ladderholdout.leaderboard import Leaderboard
 from ladderholdout.metrics import verdicts_of
-from ladderholdout.server.metrics import metrics_in
+from ladderholdout.server.settings import metrics_in
 from tests.support.server import serving, token_of
 
 pytestmark = pytest.mark.processes
@@ -64,7 +64,7 @@ def test_a_noisy_judge_on_a_server_gives_one_verdict(
 ) -> None:
     ledger, flag = tmp_path / "ledger.db", ["--metric", f"{file}:helpful"]
     first, second = (token_of(ledger, name) for name in ("ada", "ben"))
-    path, wrong = "/v1/holdouts/churn/submissions", ["?"] * N
+    path, wrong = "/v1/holdouts/churn/submit", ["?"] * N
     with serving(ledger, tmp_path, *flag) as server:
         holdout = LadderHoldout.connect(f"{server.url}/holdouts/churn", first)
         assert not holdout.submit(wrong).improved or holdout.history()[0].score < 0.3
@@ -88,7 +88,7 @@ def test_a_noisy_judge_on_a_server_gives_one_verdict(
         tools = agents.Tools(server.url)
         assert "text" in tools.call("status", {})["prediction"]
         told = tools.call("submit", {"predictions": RIGHT, "note": "by the tools"})
-        assert told["released_score"] == release.score
+        assert told["score"] == release.score
     with serving(ledger, tmp_path, *flag) as server:  # a process in another mood
         holdout = LadderHoldout.connect(f"{server.url}/holdouts/churn", first)
         assert holdout.submit(RIGHT).score == release.score
@@ -105,15 +105,15 @@ def test_a_board_with_a_judge_closes_its_rounds(file: Path, tmp_path: Path) -> N
     ledger, metric = tmp_path / "board.db", metrics_in([f"{file}:helpful"])["helpful"]
     board = Leaderboard(ITEMS, REFERENCES, scoring=metric, name="board", ledger=ledger, rounds=True)
     ada = token_of(ledger, "ada", "analyst", holdout="board")
-    boss, path = token_of(ledger, "boss", "owner", holdout="board"), "/v1/holdouts/board/round"
+    boss, path = token_of(ledger, "boss", "owner", holdout="board"), "/v1/holdouts/board"
     with serving(ledger, tmp_path, "--metric", f"{file}:helpful") as server:
-        assert server.ask("POST", path, ada, json={"predictions": RIGHT}).status_code == 200
-        closed = server.ask("POST", f"{path}/closing", boss, json={"name": "board"})
-        assert closed.status_code == 200, closed.text
-        assert (closed.json()["closed"]["submissions"], closed.json()["closed"]["left_out"]) == (
-            1,
-            [],
+        assert (
+            server.ask("POST", f"{path}/collect", ada, json={"predictions": RIGHT}).status_code
+            == 200
         )
+        closed = server.ask("POST", f"{path}/close_round", boss, json={"name": "board"})
+        assert closed.status_code == 200, closed.text
+        assert (closed.json()["submissions"], closed.json()["left_out"]) == (1, [])
     assert [row.account for row in board.standings()] == ["ada"]
 
 

@@ -16,6 +16,7 @@ import requests
 from pyarrow import feather, ipc
 
 from ladderholdout import LadderHoldout
+from ladderholdout.guard import commands
 from ladderholdout.leaderboard import Leaderboard
 from ladderholdout.mechanisms import PairedTestLadder
 from ladderholdout.server import sessions
@@ -127,7 +128,8 @@ def test_every_page_is_in_the_matrix(team: Team) -> None:
         if not getattr(route, "include_in_schema", True)
         for method in route.methods - {"HEAD"}
     }
-    assert found - {("GET", "/openapi.json")} == set(ALLOWED) | OPEN
+    pages = {(method, path) for method, path in found if not path.startswith("/v1/")}
+    assert pages - {("GET", "/openapi.json"), ("GET", "/healthz")} == set(ALLOWED) | OPEN
 
 
 def test_without_a_session_every_page_leads_to_the_same_sign_in(team: Team) -> None:
@@ -315,7 +317,7 @@ def test_a_forged_form_does_nothing(team: Team) -> None:
     other.get("/")
     theirs = re.search(r'name="form_token" value="(\w+)"', other.page)
     assert theirs is not None
-    fields = {"action": "add", "account": "mallory", "role": "owner"}
+    fields = {"action": "add_account", "account": "mallory", "role": "owner"}
     forged = [
         {"form_token": ""},
         {"form_token": theirs[1]},
@@ -399,11 +401,11 @@ def test_a_file_of_any_form_is_one_submission(tmp_path: Path) -> None:
 def test_a_file_that_is_refused_says_why(team: Team, name: str, data: bytes, why: str) -> None:
     visitor = team.visitor("analyst")
     visitor.get("/holdouts/churn")
-    before = team.server.ask("GET", "/v1/holdouts/churn/submissions", team.tokens["analyst"]).json()
+    before = team.server.ask("POST", "/v1/holdouts/churn/history", team.tokens["analyst"]).json()
     answer = visitor.post("/holdouts/churn/submissions", file=(name, data))
     assert answer.status_code == 422
     assert why in answer.text and "That was refused." in answer.text
-    after = team.server.ask("GET", "/v1/holdouts/churn/submissions", team.tokens["analyst"]).json()
+    after = team.server.ask("POST", "/v1/holdouts/churn/history", team.tokens["analyst"]).json()
     assert after["total"] == before["total"]
 
 
@@ -458,32 +460,34 @@ def test_an_owner_looks_after_accounts_submissions_and_the_holdout(tmp_path: Pat
         owner = Visitor(server, token_of(ledger, "olga", "owner"))
         path = "/holdouts/churn/accounts"
         assert "No accounts yet" not in owner.get("/holdouts/churn/manage").text
-        fields = {"action": "add", "account": "ada", "role": "analyst", "per_day": "2"}
+        fields = {"action": "add_account", "account": "ada", "role": "analyst", "per_day": "2"}
         shown = owner.post(path, **fields)
         (token,) = re.findall(r"lh_[0-9a-f]{16}_[\w-]{43}", shown.text)
         assert shown.status_code == 200 and shown.headers["cache-control"] == "no-store"
         assert token not in owner.get("/holdouts/churn/manage").text
         assert owner.post(path, **fields).status_code == 409  # there is one
         for wrong in (
-            {"action": "add", "account": " ", "role": "analyst"},
-            {"action": "add", "account": "x", "role": "king"},
-            {"action": "add", "account": "x", "role": "analyst", "per_day": "-1"},
-            {"action": "add", "account": "x", "role": "reader", "per_day": "3"},
-            {"action": "add", "account": "x", "role": "analyst", "expires": "2020-01-01"},
+            {"action": "add_account", "account": " ", "role": "analyst"},
+            {"action": "add_account", "account": "x", "role": "king"},
+            {"action": "add_account", "account": "x", "role": "analyst", "per_day": "-1"},
+            {"action": "add_account", "account": "x", "role": "reader", "per_day": "3"},
+            {"action": "add_account", "account": "x", "role": "analyst", "expires": "2020-01-01"},
             {"action": "limit", "account": "ada", "per_day": "0"},
             {"action": "else", "account": "ada"},
         ):
             answer = owner.post(path, **wrong)
             assert answer.status_code == 422, wrong
             assert "--" not in answer.text
-        assert owner.post(path, action="revoke", account="nobody").status_code == 404
+        assert owner.post(path, action="revoke_token", account="nobody").status_code == 404
         ada = Visitor(server, token)
         for value, status in ((0, 303), (1, 303), (0, 429)):
             ada.get("/holdouts/churn")
             sent = ("a.npy", npy(np.full(N, value)))
             assert ada.post("/holdouts/churn/submissions", file=sent).status_code == status
         owner.get("/holdouts/churn/manage")
-        assert owner.post(path, action="limit", account="ada", per_day="").status_code == 303
+        assert (
+            owner.post(path, action="limit_account", account="ada", per_day="").status_code == 303
+        )
         ada.get("/holdouts/churn")
         answer = ada.post("/holdouts/churn/submissions", file=("a.npy", npy(np.arange(N) % 2)))
         assert answer.status_code == 303
@@ -499,7 +503,7 @@ def test_an_owner_looks_after_accounts_submissions_and_the_holdout(tmp_path: Pat
         assert one.withdrawn == "trained on the holdout"
 
         ada.get("/holdouts/churn")
-        rotated = owner.post(path, action="rotate", account="ada").text
+        rotated = owner.post(path, action="rotate_token", account="ada").text
         (other,) = re.findall(r"lh_[0-9a-f]{16}_[\w-]{43}", rotated)
         assert ada.get("/").status_code == 303 and other != token
         ada = Visitor(server, other)
@@ -510,7 +514,7 @@ def test_an_owner_looks_after_accounts_submissions_and_the_holdout(tmp_path: Pat
         assert "takes no more submissions" in page and 'id="submit"' not in page
         answer = ada.post("/holdouts/churn/submissions", file=("a.npy", npy(np.ones(N, int))))
         assert (answer.status_code, "retired" in answer.text) == (409, True)
-        assert owner.post(path, action="revoke", account="ada").status_code == 303
+        assert owner.post(path, action="revoke_token", account="ada").status_code == 303
         assert ada.get("/").status_code == 303
 
 
@@ -525,31 +529,31 @@ def test_an_owner_does_the_same_by_the_api(tmp_path: Path) -> None:
             assert answer.status_code == status, answer.text
             return answer.json()
 
-        added = ask("accounts", account="ada", role="analyst", per_day=1, budget=5)
+        added = ask("add_account", account="ada", role="analyst", per_day=1, budget=5)
         assert (added["name"], added["role"], added["per_day"]) == ("ada", "analyst", 1)
         ada = added["token"]
-        ask("accounts", 409, account="ada", role="analyst")
-        ask("accounts", 422, account="ben", role="analyst", token_hash="0" * 64)
-        ask("accounts", 422, account="ben", role="analyst", per_day="3")
-        ask("accounts", 422, account="ben", role="analyst", expires="soon")
-        ask("accounts", 422, account="ben")
-        ask("submissions", 200, ada, predictions=[0] * N)
-        ask("submissions", 429, ada, predictions=[1] * N)
-        assert ask("accounts/limit", account="ada", per_day=9)["per_day"] == 9
-        assert ask("accounts/limit", account="ada")["per_day"] is None
-        ask("submissions", 200, ada, predictions=[1] * N)
-        done = ask("withdrawals", account="ada", submission=1, reason="an accident")
+        ask("add_account", 409, account="ada", role="analyst")
+        ask("add_account", 422, account="ben", role="analyst", token_hash="0" * 64)
+        ask("add_account", 422, account="ben", role="analyst", per_day="3")
+        ask("add_account", 422, account="ben", role="analyst", expires="soon")
+        ask("add_account", 422, account="ben")
+        ask("submit", 200, ada, predictions=[0] * N)
+        ask("submit", 429, ada, predictions=[1] * N)
+        assert ask("limit_account", account="ada", per_day=9)["per_day"] == 9
+        assert ask("limit_account", account="ada")["per_day"] is None
+        ask("submit", 200, ada, predictions=[1] * N)
+        done = ask("withdraw?account=ada", submission=1, reason="an accident")
         assert (done["submission"], done["reason"]) == (1, "an accident")
-        ask("withdrawals", 422, account="ada", submission=0, reason="an accident")
-        ask("withdrawals", 404, account="nobody", submission=1, reason="an accident")
-        other = ask("accounts/rotate", account="ada", expires="2999-12-31")
-        ask("submissions", 401, ada, predictions=[1] * N)
+        ask("withdraw?account=ada", 422, submission=0, reason="an accident")
+        ask("withdraw?account=nobody", 404, submission=1, reason="an accident")
+        other = ask("rotate_token", account="ada", expires="2999-12-31")
+        ask("submit", 401, ada, predictions=[1] * N)
         assert other["expires"].startswith("3000-01-01")
-        assert ask("accounts/revoke", account="ada")["revoked"] is not None
-        ask("submissions", 401, other["token"], predictions=[1] * N)
-        ask("retirement", 422, name="")
-        assert ask("retirement", name="churn")["retired"]
-        listed = server.ask("GET", "/v1/holdouts/churn/accounts", owner).json()["accounts"]
+        assert ask("revoke_token", account="ada")["revoked"] is not None
+        ask("submit", 401, other["token"], predictions=[1] * N)
+        ask("retire", 422, name="")
+        assert ask("retire", name="churn")
+        listed = server.ask("POST", "/v1/holdouts/churn/accounts", owner).json()
         assert [one["name"] for one in listed] == ["olga", "ada"]
         assert not {"token", "token_hash", "token_key"} & set(listed[0])
 
@@ -557,44 +561,39 @@ def test_an_owner_does_the_same_by_the_api(tmp_path: Path) -> None:
 # -- what pages hold ----------------------------------------------------------------------
 
 
-def test_no_get_writes_and_a_post_works_a_certificate_out(tmp_path: Path) -> None:
+def test_what_only_reads_writes_nothing_and_certify_works_a_certificate_out(tmp_path: Path) -> None:
     ledger = tmp_path / "ledger.db"
     registered(ledger, scoring="roc_auc")
     token, reader = token_of(ledger, "ada"), token_of(ledger, "rita", "reader")
     scores = np.random.default_rng(0).uniform(size=N)
     with serving(ledger, tmp_path, "--share-rows", "*") as server:
-        server.ask("POST", "/v1/holdouts/churn/submissions", token, data=npy(scores), headers={
+        server.ask("POST", "/v1/holdouts/churn/submit", token, data=npy(scores), headers={
             "Content-Type": "application/x-npy"
         })  # fmt: skip
         before = dump(ledger)
         visitor = Visitor(server, token)
         api = server.ask("GET", "/openapi.json").json()["paths"]
-        for path in [one for one in api if "get" in api[one]]:
+        reading = [word for word, kind in commands.COMMANDS.items() if kind.reads]
+        assert {f"/v1/holdouts/{{name}}/{word}" for word in reading} < set(api)
+        for word in reading:
             for who in (token, reader):
-                assert server.ask("GET", path.format(name="churn"), who).status_code in (
-                    200,
-                    404,
-                    409,
-                )
+                answer = server.ask("POST", f"/v1/holdouts/churn/{word}", who)
+                assert answer.status_code in (200, 404, 409)
         for method, path in ALLOWED:
             if method == "GET":
                 visitor.get(address(path))
         page = visitor.get("/holdouts/churn").text
         assert "Working it out puts it on record" in page
-        found = server.ask("GET", "/v1/holdouts/churn/certificate", token).json()
+        found = server.ask("POST", "/v1/holdouts/churn/certificate", token).json()
         assert found["low"] is None and "works it out" in found["missing"]
         assert dump(ledger) == before
         assert visitor.post("/holdouts/churn/certificate").status_code == 303
         assert dump(ledger) != before
         page = visitor.get("/holdouts/churn").text
         assert "What it assumes, and its price" in page and 'class="band"' in page
-        for method, who in (("GET", reader), ("GET", token), ("POST", token)):
-            path = (
-                "/v1/holdouts/churn/certificate?account=ada"
-                if who == reader
-                else ("/v1/holdouts/churn/certificate")
-            )
-            assert server.ask(method, path, who).json()["low"] is not None
+        for word, who in (("certificate?account=ada", reader), ("certificate", token)):
+            assert server.ask("POST", f"/v1/holdouts/churn/{word}", who).json()["low"] is not None
+        assert server.ask("POST", "/v1/holdouts/churn/certify", token).json()["low"] is not None
 
 
 def pages_of(visitor: Visitor) -> Iterator[requests.Response]:
@@ -687,15 +686,15 @@ def test_finals_are_held_by_the_owner_and_read_by_all(tmp_path: Path) -> None:
         for role, token in tokens.items():
             text = visitors[role].get("/holdouts/churn/leaderboard").text
             assert 'aria-label="Finals"' in text and "1 of 1 pairs separated" in text
-            answer = server.ask("GET", "/v1/holdouts/churn/finals", token).json()
-            (read,) = answer["finals"]
+            answer = server.ask("POST", "/v1/holdouts/churn/finals", token).json()
+            (read,) = answer
             assert [row["account"] for row in read["rows"]] == ["analyst", "ben"]
             assert read["log_values"] == finals.log_values
         asked = {"name": "churn", "entries": {"ben": [1], "analyst": 1}, "again": True}
-        again = server.ask("POST", "/v1/holdouts/churn/finals", tokens["owner"], json=asked)
+        again = server.ask("POST", "/v1/holdouts/churn/hold_finals", tokens["owner"], json=asked)
         assert (again.status_code, again.json()["number"]) == (200, 2)
         alone = {"name": "churn", "entries": {"ben": 1}}
-        refused = server.ask("POST", "/v1/holdouts/churn/finals", tokens["owner"], json=alone)
+        refused = server.ask("POST", "/v1/holdouts/churn/hold_finals", tokens["owner"], json=alone)
         assert refused.status_code == 409
 
 
@@ -704,13 +703,12 @@ def test_a_round_is_collected_and_closed_over_http(tmp_path: Path) -> None:
     X, y = rows()
     board = Leaderboard(X, y, scoring="accuracy", name="churn", rounds=True, ledger=ledger)
     tokens = {role: token_of(ledger, role, role) for role in sorted(ALL)}
-    path = "/v1/holdouts/churn/round"
+    path = "/v1/holdouts/churn"
     with serving(ledger, tmp_path) as server:
         body = {"predictions": y.tolist()}
         for _ in range(2):  # a retry is the same submission
-            answer = server.ask(
-                "POST", path, tokens["analyst"], json=body, headers={"Idempotency-Key": "1"}
-            )
+            keyed = body | {"key": "1"}
+            answer = server.ask("POST", f"{path}/collect", tokens["analyst"], json=keyed)
             assert answer.json()["waiting"] == 1 and "score" not in answer.text
         visitors = {role: Visitor(server, token) for role, token in tokens.items()}
         analyst = visitors["analyst"]
@@ -719,18 +717,18 @@ def test_a_round_is_collected_and_closed_over_http(tmp_path: Path) -> None:
         assert sent.headers["location"] == "/holdouts/churn/leaderboard"
         page = analyst.get("/holdouts/churn/leaderboard").text
         assert "2 submissions wait, 2 of them yours" in page and "Nobody has submitted" in page
-        at_once = server.ask("POST", "/v1/holdouts/churn/submissions", tokens["analyst"], json=body)
-        assert at_once.status_code == 409 and "POST /round" in at_once.text
+        at_once = server.ask("POST", "/v1/holdouts/churn/submit", tokens["analyst"], json=body)
+        assert at_once.status_code == 409 and "POST /collect" in at_once.text
         assert board.waiting() == {"analyst": 2}
-        refused = server.ask("POST", f"{path}/closing", tokens["owner"], json={"name": "wrong"})
+        refused = server.ask("POST", f"{path}/close_round", tokens["owner"], json={"name": "wrong"})
         assert refused.status_code == 422
         assert "to close the round" in visitors["owner"].get("/holdouts/churn/leaderboard").text
         closed = visitors["owner"].post("/holdouts/churn/round/closing", name="churn")
         assert closed.headers["location"] == "/holdouts/churn/leaderboard"
-        shown = server.ask("GET", path, tokens["reader"]).json()
+        shown = server.ask("POST", f"{path}/round", tokens["reader"]).json()
         assert (shown["round"], shown["waiting"], shown["closed"][0]["best"]) == (2, 0, 1.0)
         assert 'aria-label="Rounds"' in visitors["reader"].get("/holdouts/churn/leaderboard").text
-        history = server.ask("GET", "/v1/holdouts/churn/submissions", tokens["analyst"]).json()
+        history = server.ask("POST", "/v1/holdouts/churn/history", tokens["analyst"]).json()
         assert [one["improved"] for one in history["submissions"]] == [True, False]
 
 
@@ -834,7 +832,9 @@ def test_one_person_sees_all_ladders_and_nothing_raw(tmp_path: Path) -> None:
         assert "not shown" not in visitor.get(where).text.partition('id="progress"')[0]
         sent = ("a.npy", npy(guesses[0]))
         assert visitor.post(f"{path}/submissions?{query}", file=sent).status_code == 303
-        shown = visitor.post(f"{path}/accounts?{query}", action="add", account="ada", role="reader")
+        shown = visitor.post(
+            f"{path}/accounts?{query}", action="add_account", account="ada", role="reader"
+        )
         assert shown.status_code == 200
         assert visitor.post(f"{path}/retirement?{query}", name=odd).status_code == 303
     assert bits.status().retired is not None

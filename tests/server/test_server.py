@@ -22,11 +22,15 @@ from hypothesis import strategies as st
 from pyarrow import ipc
 
 from ladderholdout import LadderHoldout
+from ladderholdout.cli import app
+from ladderholdout.guard.commands import packed
 from ladderholdout.leaderboard import Leaderboard
-from ladderholdout.remote.wire import ARROW, CSV, JSON, KEY, NPY, ROWS, packed
+from ladderholdout.remote.wire import ARROW, CSV, JSON, NPY, ROWS
 from ladderholdout.server.accounts import revoke_token
 from ladderholdout.server.protocol import Prompt
+from ladderholdout.server.views import commands
 from ladderholdout.vault import features_from_bytes
+from tests.support.commands import CliRunner
 from tests.support.ledgers import expire
 from tests.support.server import (
     N,
@@ -41,41 +45,52 @@ from tests.support.server import (
 
 pytestmark = pytest.mark.processes
 
-# Which roles may ask for what, and what they send where a body is wanted.
+# Which roles may ask for what; the setting of the server is in brackets.
 ALL, ANALYST, OWNER = {"analyst", "host", "reader", "owner"}, {"analyst"}, {"owner"}
 SUBMITTING = {"analyst", "host"}
-ALLOWED: dict[tuple[str, str], set[str]] = {
-    ("get", "/v1/holdouts"): ALL,
-    ("get", "/v1/holdouts/{name}"): ALL,
-    ("get", "/v1/holdouts/{name}/rows"): ALL,
-    ("get", "/v1/holdouts/{name}/rows/groups"): ANALYST,
-    ("post", "/v1/holdouts/{name}/rows/order"): ANALYST,
-    ("post", "/v1/holdouts/{name}/overlaps"): ANALYST,
-    ("post", "/v1/holdouts/{name}/groups"): ANALYST,
-    ("post", "/v1/holdouts/{name}/submissions"): SUBMITTING,
-    ("post", "/v1/holdouts/{name}/decisions"): ANALYST,
-    ("post", "/v1/holdouts/{name}/batches"): ANALYST,
-    ("get", "/v1/holdouts/{name}/submissions"): ALL,
-    ("get", "/v1/holdouts/{name}/status"): ALL,
-    ("get", "/v1/holdouts/{name}/health"): ALL,
-    ("get", "/v1/holdouts/{name}/certificate"): ALL,
-    ("post", "/v1/holdouts/{name}/estimate"): ANALYST,
-    ("post", "/v1/holdouts/{name}/reveal"): ANALYST,
-    ("post", "/v1/holdouts/{name}/comparisons"): ANALYST,
-    ("get", "/v1/holdouts/{name}/leaderboard"): ALL,
-    ("get", "/v1/holdouts/{name}/round"): ALL,
-    ("post", "/v1/holdouts/{name}/round"): SUBMITTING,
-    ("post", "/v1/holdouts/{name}/round/closing"): OWNER,
-    ("get", "/v1/holdouts/{name}/finals"): ALL,
-    ("post", "/v1/holdouts/{name}/finals"): OWNER,
-    ("post", "/v1/holdouts/{name}/certificate"): {"analyst", "owner"},
-    ("get", "/v1/holdouts/{name}/accounts"): OWNER,
-    ("post", "/v1/holdouts/{name}/accounts"): OWNER,
-    ("post", "/v1/holdouts/{name}/accounts/limit"): OWNER,
-    ("post", "/v1/holdouts/{name}/accounts/revoke"): OWNER,
-    ("post", "/v1/holdouts/{name}/accounts/rotate"): OWNER,
-    ("post", "/v1/holdouts/{name}/withdrawals"): OWNER,
-    ("post", "/v1/holdouts/{name}/retirement"): OWNER,
+ROLES_OF = {
+    "describe": ALL,
+    "rows": ALL,
+    "row_groups": ANALYST,
+    "row_order": ANALYST,
+    "note_rows": ANALYST,
+    "note_groups": ANALYST,
+    "submit": SUBMITTING,
+    "decide": ANALYST,
+    "submit_batch": ANALYST,
+    "state": ALL,
+    "history": ALL,
+    "status": ALL,
+    "health": ALL,
+    "certificate": ALL,
+    "certify": {"analyst", "owner"},
+    "estimate": ANALYST,
+    "reveal": ANALYST,
+    "compare": ANALYST,
+    "leaderboard": ALL,
+    "round": ALL,
+    "collect": SUBMITTING,
+    "close_round": OWNER,
+    "finals": ALL,
+    "hold_finals": OWNER,
+    "accounts": OWNER,
+    "add_account": OWNER,
+    "limit_account": OWNER,
+    "revoke_token": OWNER,
+    "rotate_token": OWNER,
+    "withdraw": OWNER,
+    "retire": OWNER,
+}
+SETTINGS_OF = {
+    "rows": "share_rows",
+    "row_groups": "share_rows",
+    "estimate": "allow_estimates",
+    "reveal": "allow_reveals",
+    "compare": "allow_comparisons",
+}
+LISTED = ("get", "/v1/holdouts")
+ALLOWED = {LISTED: ALL} | {
+    ("post", f"/v1/holdouts/{{name}}/{word}"): roles for word, roles in ROLES_OF.items()
 }
 OPEN = {("get", "/healthz")}
 
@@ -148,19 +163,25 @@ def test_every_path_is_in_the_matrix(team: Team) -> None:
     assert set(operations(team)) == set(ALLOWED) | OPEN
 
 
+def test_each_command_has_the_roles_and_the_setting_of_the_matrix(team: Team) -> None:
+    assert {word: set(kind.roles) for word, kind in commands.COMMANDS.items()} == ROLES_OF
+    stated = {word: kind.setting for word, kind in commands.COMMANDS.items() if kind.setting}
+    assert stated == SETTINGS_OF
+    paths = team.ask("GET", "/openapi.json").json()["paths"]
+    for word, roles in ROLES_OF.items():
+        told = paths[f"/v1/holdouts/{{name}}/{word}"]["post"]
+        assert (set(told["x-roles"]), told["x-setting"]) == (roles, SETTINGS_OF.get(word))
+
+
 def test_every_status_that_is_answered_is_described(team: Team) -> None:
     api = team.ask("GET", "/openapi.json").json()["paths"]
     for method, path in ALLOWED:
         described = set(api[path][method]["responses"])
-        assert {"401", "404", "409", "422", "429", "500", "503"} <= described
-        assert (method == "get") == ("413" not in described)
-        # The first is one of a success, and `application/problem+json` has what all others say.
-        assert len({"200", "204"} & described) == 1
-    place = "/v1/holdouts/{name}/submissions"
+        assert {"200", "401", "404", "409", "413", "422", "429", "500", "503"} <= described
+    place = "/v1/holdouts/{name}/submit"
     for sent, status in (({"data": b"[" * 100_000}, 422), ({"json": {"predictions": [1]}}, 422)):
         answer = team.ask("POST", place.format(name="churn"), "analyst", **sent)
         assert answer.status_code == status and str(status) in api[place]["post"]["responses"]
-    assert "204" in api["/v1/holdouts/{name}/overlaps"]["post"]["responses"]
 
 
 INVALID = (None, "expired", "revoked", "wrong", "of another key", "lh_", "", "é")
@@ -182,7 +203,7 @@ def test_without_a_valid_token_every_path_answers_the_same(team: Team) -> None:
 
 @pytest.mark.parametrize("role", sorted(ALL))
 def test_beyond_a_role_or_a_token_nothing_is_there(team: Team, role: str) -> None:
-    nothing = seen(team.ask("GET", "/v1/holdouts/nobody", role))
+    nothing = seen(team.ask("POST", "/v1/holdouts/nobody/describe", role))
     assert nothing[0] == 404
     for (method, path), roles in ALLOWED.items():
         if path == "/v1/holdouts":
@@ -201,32 +222,32 @@ def test_beyond_a_role_or_a_token_nothing_is_there(team: Team, role: str) -> Non
 
 
 def test_an_analyst_sees_no_other_accounts(team: Team) -> None:
-    hidden = seen(team.ask("GET", "/v1/holdouts/nobody", "analyst"))
-    for what in ("", "/status", "/health", "/certificate", "/submissions"):
+    hidden = seen(team.ask("POST", "/v1/holdouts/nobody/describe", "analyst"))
+    for what in ("describe", "state", "status", "health", "certificate", "history"):
         for account in ("default", "reader", "nobody"):
-            answer = team.ask("GET", f"/v1/holdouts/churn{what}?account={account}", "analyst")
+            answer = team.ask("POST", f"/v1/holdouts/churn/{what}?account={account}", "analyst")
             assert seen(answer) == hidden
-    status = team.ask("GET", "/v1/holdouts/churn/status", "analyst").json()
+    status = team.ask("POST", "/v1/holdouts/churn/status", "analyst").json()
     assert [one[0] for one in status["ladders"]] == ["analyst"]
-    everybody = team.ask("GET", "/v1/holdouts/churn/status?account=analyst", "reader").json()
+    everybody = team.ask("POST", "/v1/holdouts/churn/status?account=analyst", "reader").json()
     assert {one[0] for one in everybody["ladders"]} >= {"analyst", "default"}
 
 
 def test_a_host_submits_for_the_accounts_that_it_names(team: Team) -> None:
     _, y = rows(2)
-    path, body = "/v1/holdouts/challenge/submissions", {"predictions": y.tolist()}
+    path, body = "/v1/holdouts/challenge/submit", {"predictions": y.tolist()}
     for account in ("", "?account=board"):
         refused = team.ask("POST", path + account, "host", json=body)
         assert (refused.status_code, refused.json()["argument"]) == (422, "account")
     assert team.ask("POST", path + "?account=a%2Fb", "host", json=body).status_code == 422
     # A misspelt name in what only reads starts nothing.
-    assert team.ask("GET", "/v1/holdouts/challenge/status?account=Ada", "host").status_code == 404
-    released = team.ask("POST", path + "?account=Ada", "host", json=body, headers={KEY: "1"})
-    again = team.ask("POST", path + "?account=Ada", "host", json=body, headers={KEY: "1"})
+    assert team.ask("POST", "/v1/holdouts/challenge/status?account=Ada", "host").status_code == 404
+    released = team.ask("POST", path + "?account=Ada", "host", json=body | {"key": "1"})
+    again = team.ask("POST", path + "?account=Ada", "host", json=body | {"key": "1"})
     assert released.json()["improved"] and again.json()["score"] == released.json()["score"]
     worse = {"predictions": [0] * N}
     assert team.ask("POST", path + "?account=Ben", "host", json=worse).json()["improved"]
-    board = team.ask("GET", "/v1/holdouts/challenge/leaderboard", "host").json()
+    board = team.ask("POST", "/v1/holdouts/challenge/leaderboard", "host").json()
     assert [(row["account"], row["submissions"]) for row in board["rows"]] == [
         ("Ada", 2),
         ("Ben", 1),
@@ -237,13 +258,13 @@ def test_a_host_submits_for_the_accounts_that_it_names(team: Team) -> None:
 
 def test_an_analyst_submits_for_nobody_else(team: Team) -> None:
     _, y = rows()
-    path = "/v1/holdouts/churn/submissions?account=default"
+    path = "/v1/holdouts/churn/submit?account=default"
     assert team.ask("POST", path, "analyst", json={"predictions": y.tolist()}).status_code == 404
 
 
 def test_a_limit_of_a_host_is_for_each_of_its_accounts(team: Team) -> None:
     token = token_of(team.ledger, "limited", "host", holdout="other challenge", per_day=1)
-    path = "/v1/holdouts/other challenge/submissions?account="
+    path = "/v1/holdouts/other challenge/submit?account="
     answers = [
         team.ask("POST", path + name, token, json={"predictions": [label] * N}).status_code
         for name, label in (("Ada", 0), ("Ada", 1), ("Ben", 0))
@@ -253,13 +274,13 @@ def test_a_limit_of_a_host_is_for_each_of_its_accounts(team: Team) -> None:
 
 def test_a_token_ends_at_once(team: Team) -> None:
     token = token_of(team.ledger, "short")
-    assert team.ask("GET", "/v1/holdouts/churn", token).status_code == 200
+    assert team.ask("POST", "/v1/holdouts/churn/describe", token).status_code == 200
     revoke_token(str(team.ledger), "churn", "short")
-    assert team.ask("GET", "/v1/holdouts/churn", token).status_code == 401
+    assert team.ask("POST", "/v1/holdouts/churn/describe", token).status_code == 401
 
 
 def test_tokens_are_nowhere_in_the_files_of_the_server(team: Team) -> None:
-    team.ask("GET", f"/v1/holdouts/churn?account={team.tokens['analyst']}", "reader")
+    team.ask("POST", f"/v1/holdouts/churn/describe?account={team.tokens['analyst']}", "reader")
     for file in team.ledger.parent.rglob("*"):
         if file.is_file():
             for token in team.tokens.values():
@@ -304,7 +325,7 @@ def test_all_forms_of_a_body_are_one_submission(team: Team, scoring: str) -> Non
         CSV: "\n".join([head, *lines]).encode(),
         ARROW: arrow(**columns),
     }
-    path = f"/v1/holdouts/{name}/submissions"
+    path = f"/v1/holdouts/{name}/submit"
     answers = [
         team.ask("POST", path, token, data=data, headers={"Content-Type": media})
         for media, data in bodies.items()
@@ -347,15 +368,16 @@ def test_all_forms_of_a_body_are_one_submission(team: Team, scoring: str) -> Non
     ],
 )
 def test_other_bodies_are_refused_with_a_problem(team: Team, media: str, data: bytes) -> None:
-    path, headers = "/v1/holdouts/churn/submissions", {"Content-Type": media}
-    before = team.ask("GET", path, "analyst").json()["total"]
+    path, headers = "/v1/holdouts/churn/submit", {"Content-Type": media}
+    before = team.ask("POST", "/v1/holdouts/churn/state", "analyst").json()["submissions"]
     answer = team.ask("POST", path, "analyst", data=data, headers=headers)
     assert answer.status_code == 422
     assert answer.headers["content-type"] == "application/problem+json"
     problem = answer.json()
     assert problem["type"].startswith("urn:ladderholdout:error:Invalid")
     assert problem["status"] == 422 and problem["detail"].endswith((".", "form"))
-    assert team.ask("GET", path, "analyst").json()["total"] == before
+    after = team.ask("POST", "/v1/holdouts/churn/state", "analyst").json()["submissions"]
+    assert after == before
 
 
 NAMES = st.sampled_from(["predictions", "context", "search", "npy", "submissions", "rows", "x"])
@@ -405,7 +427,7 @@ def test_no_request_makes_the_server_fail(
 def test_an_array_of_objects_is_not_unpickled(team: Team) -> None:
     file = io.BytesIO()
     np.save(file, np.array([object] * 3, dtype=object), allow_pickle=True)
-    path, headers = "/v1/holdouts/churn/submissions", {"Content-Type": NPY}
+    path, headers = "/v1/holdouts/churn/submit", {"Content-Type": NPY}
     answer = team.ask("POST", path, "analyst", data=file.getvalue(), headers=headers)
     assert answer.status_code == 422
 
@@ -413,12 +435,12 @@ def test_an_array_of_objects_is_not_unpickled(team: Team) -> None:
 def test_rows_come_without_labels(team: Team) -> None:
     X, _ = rows()
     path = "/v1/holdouts/churn/rows"
-    answer = team.ask("GET", path, "analyst", headers={"Accept": ROWS})
+    answer = team.ask("POST", path, "analyst", headers={"Accept": ROWS})
     assert np.array_equal(features_from_bytes(answer.content), X)
-    answer = team.ask("GET", path, "analyst", headers={"Accept": ARROW})
+    answer = team.ask("POST", path, "analyst", headers={"Accept": ARROW})
     table = ipc.open_stream(answer.content).read_all()
     assert np.array_equal(np.column_stack([one.to_numpy() for one in table.columns]), X)
-    answer = team.ask("GET", path, "analyst", headers={"Accept": NPY})
+    answer = team.ask("POST", path, "analyst", headers={"Accept": NPY})
     assert np.array_equal(np.load(io.BytesIO(answer.content)), X)
 
 
@@ -427,16 +449,33 @@ def test_what_the_owner_does_not_serve_is_refused(tmp_path: Path) -> None:
     registered(ledger)
     token = token_of(ledger, "ada")
     with serving(ledger, tmp_path, "--max-body", "1") as server:
-        for method, what in (("GET", "rows"), ("POST", "estimate"), ("POST", "reveal")):
-            answer = server.ask(method, f"/v1/holdouts/churn/{what}", token)
+        for what in SETTINGS_OF.keys() - {"compare"}:
+            answer = server.ask("POST", f"/v1/holdouts/churn/{what}", token)
             assert (answer.status_code, "does not serve" in answer.text) == (409, True)
-        answer = server.ask("GET", "/v1/holdouts/churn/leaderboard", token)
+        answer = server.ask("POST", "/v1/holdouts/churn/leaderboard", token)
         assert (answer.status_code, "no leaderboard" in answer.text) == (409, True)
         # Too long, as it states or as it turns out to be.
         for data in (b"0" * 2**21, iter([b"0" * 2**20] * 3)):
-            answer = server.ask("POST", "/v1/holdouts/churn/submissions", token, data=data)
+            answer = server.ask("POST", "/v1/holdouts/churn/submit", token, data=data)
             assert answer.status_code == 413
-        assert server.ask("GET", "/v1/holdouts/churn", token).status_code == 200
+        assert server.ask("POST", "/v1/holdouts/churn/describe", token).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("word", "asked"), [("status", "status"), ("history", "history"), ("certificate", "certify")]
+)
+def test_the_command_line_prints_what_the_api_answers(
+    team: Team, monkeypatch: pytest.MonkeyPatch, word: str, asked: str
+) -> None:
+    monkeypatch.setenv("LADDERHOLDOUT_TOKEN", team.tokens["analyst"])
+    done = CliRunner().invoke(app, [word, "churn", "--server", team.server.url, "--json"])
+    printed = json.loads(done.stdout)
+    answered = team.ask("POST", f"/v1/holdouts/churn/{asked}", "analyst").json()
+    assert (printed.pop("ledger", "") and "ledger" in answered) or word != "status"
+    answered.pop("ledger", None)
+    assert printed == answered
+    schema = commands.schema_of(commands.COMMANDS[asked].answer)
+    assert set(answered) == set(schema["properties"]) - {"ledger"}
 
 
 # -- limits ---------------------------------------------------------------------------
@@ -446,11 +485,11 @@ def test_limits_of_a_day_survive_a_restart(tmp_path: Path) -> None:
     ledger = tmp_path / "ledger.db"
     registered(ledger)
     token = token_of(ledger, "ada", per_day=2, budget=1)
-    path = "/v1/holdouts/churn/submissions"
+    path = "/v1/holdouts/churn/submit"
 
     def submit(server: Running, seed: int, key: str) -> requests.Response:
         guess = np.random.default_rng(seed).integers(0, 2, N).tolist()
-        return server.ask("POST", path, token, json={"predictions": guess}, headers={KEY: key})
+        return server.ask("POST", path, token, json={"predictions": guess, "key": key})
 
     with serving(ledger, tmp_path) as server:
         first = submit(server, 0, "a")
@@ -472,9 +511,9 @@ def test_a_leaderboard_is_shared_by_its_accounts(team: Team) -> None:
     tokens = [token_of(team.ledger, name, holdout="shared") for name in ("ada", "ben")]
     for token, value in zip(tokens, (0, 1), strict=True):
         body = {"predictions": [value] * N}
-        answer = team.ask("POST", "/v1/holdouts/shared/submissions", token, json=body)
+        answer = team.ask("POST", "/v1/holdouts/shared/submit", token, json=body)
         assert answer.json()["improved"]
-    board = team.ask("GET", "/v1/holdouts/shared/leaderboard", tokens[0]).json()
+    board = team.ask("POST", "/v1/holdouts/shared/leaderboard", tokens[0]).json()
     assert sorted(one["account"] for one in board["rows"]) == ["ada", "ben"]
     assert board["submissions"] == 2
 
@@ -484,24 +523,24 @@ def test_a_batch_comes_whole_or_not_at_all(team: Team) -> None:
     guesses = np.random.default_rng(0).integers(0, 2, (3, N))
     home = "/v1/holdouts/batches"
 
-    def send(submissions: list[Any], **headers: str) -> Any:
-        body = {"submissions": submissions}
-        return team.ask("POST", f"{home}/batches", token, json=body, headers=headers)
+    def send(submissions: list[Any], **more: str) -> Any:
+        body = {"submissions": submissions} | more
+        return team.ask("POST", f"{home}/submit_batch", token, json=body)
 
     def listed() -> Any:
-        return team.ask("GET", f"{home}/submissions", token).json()
+        return team.ask("POST", f"{home}/history", token).json()
 
     some = [{"predictions": one.tolist()} for one in guesses]
     assert send([*some, {"predictions": [0]}]).status_code == 422
     assert listed()["total"] == 0
     for _ in range(2):
-        assert len(send(some, **{KEY: "grid"}).json()["releases"]) == 3
+        assert len(send(some, key="grid").json()) == 3
     found = listed()
     assert (found["total"], len({one["batch"] for one in found["submissions"]})) == (6, 1)
     estimate = team.ask("POST", f"{home}/estimate", token).json()
     assert estimate["reason"] is None and estimate["submissions"] == 3
     # What is added under the same key knows the answers, and is of another batch.
-    send([*some, {"predictions": [1] * N}], **{KEY: "grid"})
+    send([*some, {"predictions": [1] * N}], key="grid")
     found = listed()["submissions"]
     assert found[-1]["batch"] not in {one["batch"] for one in found[:6]}
     estimate = team.ask("POST", f"{home}/estimate", token).json()
@@ -515,7 +554,7 @@ def answers(folder: Path, y: np.ndarray) -> list[str]:
     """Everything that an analyst, a reader and an owner can get to see."""
     tried = trial(folder, y)
     given = tried.given
-    batch = {"submissions": [{"predictions": one.tolist()} for one in given]}
+    batch = {"submissions": [{"predictions": one.tolist()} for one in given], "key": "one"}
     found = []
     # A corrected score is a release of its own, on record: it depends on the labels of each row.
     with serving(tried.ledger, folder, "--share-rows", "*", "--allow-reveals", "*") as server:
@@ -527,11 +566,11 @@ def answers(folder: Path, y: np.ndarray) -> list[str]:
                 found.append(f"{answer.status_code} {headers} {answer.text}")
 
         analyst, everybody = tried.tokens[:1], tried.tokens
-        ask("POST", "/v1/holdouts/churn/batches", analyst, json=batch, headers={KEY: "one"})
+        ask("POST", "/v1/holdouts/churn/submit_batch", analyst, json=batch)
         for who in (everybody, analyst):  # again, after what only the first time is opened
             for one in (*given, [2] * N, given[0][1:]):
                 body = {"predictions": np.asarray(one).tolist()}
-                ask("POST", "/v1/holdouts/churn/submissions", analyst, json=body)
+                ask("POST", "/v1/holdouts/churn/submit", analyst, json=body)
             for method, path in ALLOWED:
                 ask(method, path, who)
     tried.check([*found, server.log.read_text()])
@@ -554,7 +593,7 @@ def test_two_label_sets_with_the_same_releases_give_the_same_answers(tmp_path: P
 
 def test_requests_that_are_sent_slowly_hold_up_nobody(team: Team) -> None:
     host, port = team.server.url.removeprefix("http://").split(":")
-    head = "POST /v1/holdouts/churn/submissions HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n"
+    head = "POST /v1/holdouts/churn/submit HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n"
     token = f"Authorization: Bearer {team.tokens['analyst']}\r\n\r\n"
     begun = [head[:20], head, head + token, head + token + '{"pred']
     with ExitStack() as stack:
@@ -562,7 +601,7 @@ def test_requests_that_are_sent_slowly_hold_up_nobody(team: Team) -> None:
             one = stack.enter_context(socket.create_connection((host, int(port))))
             one.sendall(text.encode())
         for _ in range(3):
-            assert team.ask("GET", "/v1/holdouts/churn/status", "analyst").status_code == 200
+            assert team.ask("POST", "/v1/holdouts/churn/status", "analyst").status_code == 200
 
 
 def test_the_log_is_json_and_the_stop_is_graceful(tmp_path: Path) -> None:
@@ -572,7 +611,7 @@ def test_the_log_is_json_and_the_stop_is_graceful(tmp_path: Path) -> None:
     # As people start it: this one is no fork.
     with serving(ledger, tmp_path, forked=False) as server:
         for _ in range(3):
-            server.ask("GET", "/v1/holdouts/churn/status", token)
+            server.ask("POST", "/v1/holdouts/churn/status", token)
         server.ask("GET", "/nowhere", token)
     lines = [json.loads(line) for line in server.log.read_text().splitlines()[1:]]
     asked = [one["event"] for one in lines if isinstance(one["event"], dict)]
@@ -598,15 +637,15 @@ def test_an_answer_waits_for_no_acknowledgement(monkeypatch: pytest.MonkeyPatch)
 def test_the_page_of_operations_needs_no_other_host(team: Team) -> None:
     page = team.ask("GET", "/docs")
     assert "default-src 'none'" in page.headers["content-security-policy"]
-    assert "/v1/holdouts/{name}/submissions" in page.text
+    assert "/v1/holdouts/{name}/submit" in page.text
     assert not re.search(r"https?://|<script", page.text)
 
 
 def test_a_holdout_that_is_retired_refuses_submissions(team: Team) -> None:
     token = team.register("retired")
     LadderHoldout.open("retired", ledger=team.ledger).owner.retire()
-    answer = team.ask("POST", "/v1/holdouts/retired/submissions", token, json={
+    answer = team.ask("POST", "/v1/holdouts/retired/submit", token, json={
         "predictions": [0] * N
     })  # fmt: skip
     assert (answer.status_code, "retired" in answer.text) == (409, True)
-    assert team.ask("GET", "/v1/holdouts/retired/status", token).json()["retired"]
+    assert team.ask("POST", "/v1/holdouts/retired/status", token).json()["retired"]

@@ -24,7 +24,10 @@ import requests
 from numpy.typing import NDArray
 
 from ladderholdout import LadderHoldout
+from ladderholdout.guard import commands
 from ladderholdout.server.accounts import add_account
+from ladderholdout.server.bodies import Sent, command_in
+from ladderholdout.server.space import Space
 from tests.support.forks import FORKS, Forked
 
 COMMAND = Path(sys.executable).with_name("ladder-holdout")
@@ -221,3 +224,12 @@ def trial(folder: Path, y: NDArray[np.int64]) -> Trial:
     tokens = [token_of(ledger, role, role) for role in ("analyst", "owner", "reader")]
     quarters = np.repeat([[0, 0, 0, 0], [1, 0, 1, 0], [1, 1, 0, 0], [0, 1, 1, 1]], N // 4, axis=1)
     return Trial(ledger, y, tokens, [*quarters, *(1 - quarters), quarters[0]])
+
+
+def submission_in(
+    data: bytes, media: str, wanted: Any, space: Space, ids: str | None = None, *, kind: Any = None
+) -> Any:
+    """Read a submission, or another command with predictions, as a server reads its body."""
+    query = {} if ids is None else {"ids": ids}
+    sent = Sent(data, media, query)
+    return command_in(kind or commands.Submit, sent, lambda: space, wanted)

@@ -17,7 +17,7 @@ import time
 from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 COLUMNS = ("score", "low", "high", "best_rank", "worst_rank", "improved")
@@ -79,22 +79,17 @@ def score(
         data = opened.read()
     server = _Server(settings, token)
     if participant is None:
-        account, query = server.ask("GET")["account"], []
+        account, stated = server.ask("describe")["account"], {}
     else:
-        account, query = participant, ["account=" + quote(participant, safe="")]
+        account, stated = participant, {"account": participant}
     if settings.get("ids") and kind in (".csv", ".arrow", ".feather"):
-        query.append("ids=" + quote(settings["ids"], safe=""))
+        stated["ids"] = settings["ids"]
     # The same predictions of the same participant are the same submission, whatever number the
     # platform has for a rerun.
     key = hashlib.sha256(json.dumps([account, kind]).encode() + data).hexdigest()
-    headers = {
-        "Content-Type": MEDIA[kind],
-        "Idempotency-Key": key,
-        "Ladder-Context": json.dumps(notes or {}),
-    }
-    path = "/submissions" + ("?" + "&".join(query) if query else "")
-    release = server.ask("POST", path, data, headers)
-    rows = server.ask("GET", "/leaderboard")["rows"]
+    stated.update(key=key, context=json.dumps(notes or {}))
+    release = server.ask("submit?" + urlencode(stated), data, MEDIA[kind])
+    rows = server.ask("leaderboard")["rows"]
     known = {"score": release["score"]}
     for row in rows:
         if account in row["accounts"]:  # those of a team have its row
@@ -119,18 +114,12 @@ class _Server:
         self._patience = float(settings.get("patience", _PATIENCE))
         self._opener = build_opener(_NoRedirect)
 
-    def ask(
-        self,
-        method: str,
-        path: str = "",
-        data: bytes | None = None,
-        headers: dict[str, str] | None = None,
-    ) -> Any:
+    def ask(self, command: str, data: bytes = b"{}", media: str = "application/json") -> Any:
         """Return what the server answers, as JSON; ask again while it is away."""
-        sent = dict(headers or {}, Authorization="Bearer " + self._token)
+        sent = {"Content-Type": media, "Authorization": "Bearer " + self._token}
         end, pause = time.monotonic() + self._patience, 0.5
         while True:
-            request = Request(self._holdout + path, data=data, headers=sent, method=method)
+            request = Request(f"{self._holdout}/{command}", data=data, headers=sent, method="POST")
             try:
                 with self._opener.open(request, timeout=120) as answer:
                     return json.loads(answer.read().decode("utf-8"))

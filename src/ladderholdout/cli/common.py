@@ -12,7 +12,6 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
 from itertools import islice
 from typing import Annotated, Any, TypeVar
 from urllib.parse import quote
@@ -32,12 +31,10 @@ from ladderholdout.errors import (
     VaultError,
     printable,
 )
-from ladderholdout.guard import by_first_order, ladder_of
+from ladderholdout.guard import by_first_order, commands, ladder_of
 from ladderholdout.holdout import LadderHoldout
+from ladderholdout.ledger import holdout_names, resolve_url
 from ladderholdout.ledger.log import AT_A_TIME
-from ladderholdout.ledger.place import resolve_url
-from ladderholdout.ledger.store import holdout_names
-from ladderholdout.remote.wire import plain
 
 T = TypeVar("T")
 
@@ -179,11 +176,11 @@ def cell(text: str | Text) -> Text:
 
 def json_of(value: Any) -> str:
     """Return JSON in which what acts on a terminal, or is no Unicode, is escaped."""
-    return _escaped(_ENCODE(plain(value)))
+    return _escaped(_ENCODE(commands.plain(value)))
 
 
 # Made once: for what is not the default, json.dumps makes an encoder each time.
-_ENCODE = json.JSONEncoder(allow_nan=False, ensure_ascii=False, default=datetime.isoformat).encode
+_ENCODE = json.JSONEncoder(allow_nan=False, ensure_ascii=False, default=commands.plain).encode
 
 
 def _escaped(text: str) -> str:

@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from ladderholdout.errors import InvalidArgument, did_you_mean
 from ladderholdout.extras import missing, needed
+from ladderholdout.guard import commands
 from ladderholdout.identity.spelling import plain_numbers
 from ladderholdout.process import open_inside
 from ladderholdout.remote.predictions import Form, check_ids, numbers_of, predictions_in
 from ladderholdout.remote.tables import UNNAMED, Csv, Table, read_csv, table_of, why_no_number
-from ladderholdout.remote.wire import array_from, arrow_table
+from ladderholdout.remote.wire import arrow_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -257,7 +258,7 @@ def predictions_from(
     if path.suffix.lower() == ".npy":
         if ids is not None:
             raise InvalidArgument("ids", "left out for a .npy file, which names no column", "given")
-        return array_from(_bytes(path, folder))
+        return commands.array_from(_bytes(path, folder))
     kind, data = _kind(path), _bytes(path, folder)
     if kind == ".csv":
         return predictions_in(read_csv(data, "predictions", header=form.header).table, form, ids)

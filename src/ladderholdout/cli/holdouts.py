@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -48,6 +47,7 @@ from ladderholdout.cli.files import ids_of, predictions_from, read_rows, target_
 from ladderholdout.errors import InvalidArgument, LadderHoldoutError, UnknownHoldout
 from ladderholdout.guard import (
     Withdrawn,
+    commands,
     ladder_of,
     named,
     number,
@@ -534,7 +534,7 @@ def status(
         holdout.owner.spent_at(spent_at)
     found = holdout.health(more=more, spent_at=spent_at)
     if as_json:
-        print_json(asdict(shown) | {"releases_left": shown.releases_left, "health": asdict(found)})
+        print_json(commands.plain(shown) | {"health": found})
     else:
         lines = [*shown.lines(), *found.lines()]
         console().print(_table(["what", "value"], lines, header=False))
@@ -616,35 +616,27 @@ def history(
     shown = {metric: holdout[metric] if several else holdout for metric in holdout.metrics}
     by_metric = {metric: _history(ladder, last, after) for metric, ladder in shown.items()}
     if as_json:
-        lists = {
-            metric: {
-                "submissions": total,
-                "latest": [asdict(entry) | {"own_score": entry.own_score} for entry in latest],
-            }
-            for metric, (total, latest) in by_metric.items()
-        }
-        print_json(lists if several else next(iter(lists.values())))
+        print_json(by_metric if several else next(iter(by_metric.values())))
         return
     out = console()
-    for metric, (total, latest) in by_metric.items():
+    for metric, page in by_metric.items():
         if several:
             out.print(f"{metric}:")
-        if latest:
-            out.print(_chosen(_HISTORY, _entries(latest), out.width))
-        out.print(f"{total} submissions in all")
+        if page.submissions:
+            out.print(_chosen(_HISTORY, _entries(page.submissions), out.width))
+        out.print(f"{page.total} submissions in all")
     block = ladder_of(holdout, several=True).facts.block
     if block > 1:
         earlier = block_name(parted_name(holdout.name)[0], block - 1)
         out.print(f"of block {block}; those of the block before it: history {earlier}")
 
 
-def _history(
-    holdout: LadderHoldout, last: int, after: int | None
-) -> tuple[int, tuple[Submission, ...]]:
-    """Return how many submissions a ladder has, and those that are shown."""
-    total = ladder_of(holdout, several=True).state().submissions
-    start = max(0, total - last) if after is None else after
-    return total, holdout.history(after=start, limit=last)
+def _history(holdout: LadderHoldout, last: int, after: int | None) -> commands.Page:
+    """Return the submissions that are shown, and how many a ladder has."""
+    state = ladder_of(holdout, several=True).state()
+    start = max(0, state.submissions - last) if after is None else after
+    lines = tuple(holdout.history(after=start, limit=last))
+    return commands.Page(lines, state.submissions, state.incumbent)
 
 
 @on_ladder(single=True)
@@ -729,8 +721,7 @@ def forget(
 def print_shown(what: Status | Release | Withdrawn, as_json: bool) -> None:
     """Print a status, a release or a withdrawal, one fact a line."""
     if as_json:
-        derived = {} if isinstance(what, Withdrawn) else {"releases_left": what.releases_left}
-        print_json(asdict(what) | derived)
+        print_json(what)
     else:
         console().print(_table(["what", "value"], what.lines(), header=False))
 

@@ -7,23 +7,15 @@ import threading
 import webbrowser
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from ladderholdout.cli.common import JsonOption, LedgerOption, print_json, print_lines
 from ladderholdout.errors import InvalidArgument, LadderHoldoutWarning, warn
-from ladderholdout.ledger.place import resolve_url, shown
-from ladderholdout.server.accounts import (
-    AccountRecord,
-    Issued,
-    accounts_of,
-    add_account,
-    end_of,
-    limit_account,
-    revoke_token,
-    rotate_token,
-)
+from ladderholdout.guard import commands
+from ladderholdout.ledger import resolve_url, shown
+from ladderholdout.server import accounts
 from ladderholdout.server.running import check_packages, run, run_ui
 from ladderholdout.server.settings import settings_from
 
@@ -83,61 +75,44 @@ def account(
     is revoked or rotated.
     """
     if action is Action.LIST:
-        _print_list(accounts_of(ledger, holdout), as_json)
+        known = accounts.accounts_of(ledger, holdout)
+        _print(known, {"accounts": known} if as_json else None)
         return
     if name is None or holdout is None:
         missing = "NAME" if name is None else "--holdout"
         raise InvalidArgument(missing, f"stated for account {action}", "missing")
-    if action is Action.REVOKE:
-        _print_list((revoke_token(ledger, holdout, name),), as_json)
-        return
-    if action is Action.LIMIT:
-        _print_list((limit_account(ledger, holdout, name, per_day),), as_json)
-        return
-    until = end_of(expires)
-    if action is Action.ROTATE:
-        _print_token(rotate_token(ledger, holdout, name, expires=until), as_json)
-        return
-    if role is None:
+    if action is Action.ADD and role is None:
         raise InvalidArgument("--role", "analyst, program, host, reader or owner", "missing")
-    issued = add_account(
-        *(ledger, holdout, name, role), per_day=per_day, budget=budget, show=show, expires=until
-    )
-    _print_token(issued, as_json)
+    kind = _DOES[action]
+    stated = {"role": role, "per_day": per_day, "budget": budget, "show": show, "expires": expires}
+    known_to = commands.names_of(kind)
+    given = {option: value for option, value in stated.items() if option in known_to}
+    done = accounts.execute(resolve_url(ledger), holdout, kind(account=name, **given))
+    _print((done,), done if as_json else None)
 
 
-def _shown(record: AccountRecord) -> dict[str, object]:
-    return {
-        "holdout": record.holdout,
-        "account": record.name,
-        "role": record.role,
-        "per_day": record.per_day,
-        "created": record.created,
-        "expires": record.expires,
-        "revoked": record.revoked,
-        "valid": record.is_valid(),
-    }
+_DOES = {
+    Action.ADD: accounts.AddAccount,
+    Action.LIMIT: accounts.LimitAccount,
+    Action.REVOKE: accounts.RevokeToken,
+    Action.ROTATE: accounts.RotateToken,
+}
 
 
-def _print_token(issued: Issued, as_json: bool) -> None:
-    if as_json:
-        print_json(_shown(issued.account) | {"token": issued.token})
+def _print(known: tuple[accounts.Account, ...], as_json: Any) -> None:
+    """Print accounts in a line each, and a token that was just made; or JSON."""
+    if as_json is not None:
+        print_json(as_json)
         return
-    _print_list((issued.account,), as_json=False)
-    print_lines(f"token, shown this once: {issued.token}")
-
-
-def _print_list(records: tuple[AccountRecord, ...], as_json: bool) -> None:
-    if as_json:
-        print_json({"accounts": [_shown(record) for record in records]})
-        return
-    for record in records:
-        limit = "" if record.per_day is None else f", {record.per_day} submissions a day"
-        ends = "" if record.expires is None else f", until {record.expires:%Y-%m-%d %H:%M} UTC"
-        gone = record.revoked
+    for account in known:
+        limit = "" if account.per_day is None else f", {account.per_day} submissions a day"
+        ends = "" if account.expires is None else f", until {account.expires:%Y-%m-%d %H:%M} UTC"
+        gone = account.revoked
         state = "" if gone is None else f", revoked on {gone:%Y-%m-%d %H:%M} UTC"
-        print_lines(f"{record.holdout}: {record.name}, {record.role}{limit}{ends}{state}")
-    if not records:
+        print_lines(f"{account.holdout}: {account.name}, {account.role}{limit}{ends}{state}")
+        if isinstance(account, accounts.Token):
+            print_lines(f"token, shown this once: {account.token}")
+    if not known:
         print_lines("No accounts yet.")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 from ladderholdout.arguments import inside
 from ladderholdout.errors import HoldoutConflict
@@ -116,19 +115,6 @@ def counted(count: int, what: str) -> str:
 def lines_of(rounds: Rounds, metric: Metric) -> list[str]:
     """Return the closed rounds of a board in a line each, and which ones it answered again."""
     return [round_line(record, metric) for record in rounds.closed]
-
-
-def round_shown(record: RoundClosed, metric: Metric) -> dict[str, Any]:
-    """Return a closed round as it is shown."""
-    return {
-        "round": record.number,
-        "time": record.time,
-        "submissions": record.submissions,
-        "accounts": record.accounts,
-        "improved": record.improved,
-        "best": None if record.best is None else metric.to_score(record.best),
-        "left_out": list(record.left_out),
-    }
 
 
 def checked_hours(rounds: bool | float) -> float | None:

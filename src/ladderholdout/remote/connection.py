@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import hashlib
-import json as texts
 import os
 import random
 import shutil
@@ -15,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote, urlencode, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import urllib3
@@ -32,7 +31,7 @@ from ladderholdout.errors import (
     warn,
 )
 from ladderholdout.process import PerProcess, is_open_to_others, open_private
-from ladderholdout.remote.wire import JSON, KEY, error_of
+from ladderholdout.remote.wire import JSON, error_of
 
 TOKEN, TOKEN_FILE = "LADDERHOLDOUT_TOKEN", "LADDERHOLDOUT_TOKEN_FILE"
 
@@ -173,16 +172,12 @@ class Connection:
         self,
         method: str,
         path: str,
-        *,
-        key: str | None = None,
-        query: Mapping[str, Any] | None = None,
-        json: Any = None,
         data: bytes | None = None,
         headers: Mapping[str, str] | None = None,
-    ) -> urllib3.BaseHTTPResponse:
-        """Make a request, again with the same key while the server is gone or busy.
+    ) -> bytes:
+        """Make a request, again while the server is gone or busy, and return the answer's body.
 
-        The key makes a retry a repeat. Parts of the query that are None are left out.
+        The key in a command makes a retry a repeat.
 
         Raises
         ------
@@ -194,13 +189,8 @@ class Connection:
         token, end = self.token.read(), time.monotonic() + self.timeout
         if not token.isascii() or not token.isprintable() or " " in token:
             raise AccessDenied("The token is none: it has characters that no token has.")
-        stated = {**(headers or {}), "Authorization": f"Bearer {token}"}
-        if key is not None:
-            stated[KEY] = key
-        if json is not None:
-            stated["Content-Type"], data = JSON, texts.dumps(json).encode()
-        asked = {name: value for name, value in (query or {}).items() if value is not None}
-        url = self.base + path + ("?" + urlencode(asked) if asked else "")
+        stated = {**(headers or {}), "Authorization": f"Bearer {token}", "Content-Type": JSON}
+        url = self.base + path
         reason = "no answer"
         for pause in _pauses():
             left = end - time.monotonic()
@@ -225,7 +215,7 @@ class Connection:
                 reason = type(fault).__name__
             else:
                 if answer.status < 300:
-                    return answer
+                    return answer.data
                 if answer.status not in _AGAIN:
                     raise _error_in(answer)
                 reason = f"status {answer.status}"

@@ -2,86 +2,36 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn, Self, TypeVar
 from uuid import UUID, uuid4
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ladderholdout import errors, guard
 from ladderholdout import identity as fp
 from ladderholdout.arguments import within
-from ladderholdout.errors import (
-    BudgetWarning,
-    HoldoutConflict,
-    InvalidArgument,
-    OpenedWarning,
-    UnknownHoldout,
-    warn,
-)
 from ladderholdout.feedback import check_policy
-from ladderholdout.guard import (
-    Comparison,
-    Decision,
-    Estimate,
-    Facts,
-    FreshRows,
-    HeldRows,
-    NamedPredictions,
-    OpenLadder,
-    Origin,
-    Point,
-    Predictions,
-    Release,
-    ScoreCertificate,
-    SeenGroups,
-    SeenRows,
-    SpentAt,
-    State,
-    Status,
-    Submission,
-    Unsent,
-    check_decides,
-    note_answer,
-    note_shown,
-    number_of,
-    settle,
-    transformed,
-    values_of,
-    without_autologging,
-)
-from ladderholdout.ledger.arrays import from_bytes, to_bytes
-from ladderholdout.ledger.events import LadderSettings
+from ladderholdout.guard import commands
 from ladderholdout.ledger.rules import rules_of, stored_metric
 from ladderholdout.metrics import Metric
 from ladderholdout.metrics.arrays import by_index, index_of, refuse_masked
 from ladderholdout.process import PerProcess
 from ladderholdout.remote.connection import LARGEST_TIMEOUT, Connection, Token, path_of, place_of
-from ladderholdout.remote.wire import (
-    BLOCK,
-    NPY,
-    ROWS,
-    certificate_from,
-    comparison_from,
-    decision_from,
-    estimate_from,
-    moment,
-    optional,
-    packed,
-    release_from,
-    state_from,
-    status_from,
-    submission_from,
-)
+from ladderholdout.remote.wire import BLOCK
 from ladderholdout.vault import features_from_bytes
 
+A = TypeVar("A")
 T = TypeVar("T")
 
 _PAGE = 1000
+NOWHERE = guard.Origin()
 
 # The rows that a server shares, and the hashes of rows, once for each process.
 _shared: dict[tuple[str, str], Any] = {}
@@ -99,7 +49,7 @@ class RemoteLadder:
     connection : Connection
     ledger : str
         The URL of the holdout.
-    facts : Facts
+    facts : guard.Facts
         What the server stated of the holdout when it was connected to, and what never changes.
     account, role : str
         Account and role of the token.
@@ -113,7 +63,7 @@ class RemoteLadder:
 
     connection: Connection
     ledger: str
-    facts: Facts
+    facts: guard.Facts
     account: str
     role: str
     shares_rows: bool
@@ -124,67 +74,68 @@ class RemoteLadder:
     places: NDArray[np.int64] | None = None
 
     @property
-    def by_metric(self) -> Mapping[str, OpenLadder]:
+    def by_metric(self) -> Mapping[str, guard.OpenLadder]:
         """No ladder: a ladder behind a server is of one metric."""
         return {}
 
-    def verified(self) -> Facts:
+    def verified(self) -> guard.Facts:
         """Return what never changes: a server is asked about it when it is connected to."""
         return self.facts
 
-    # -- queries ----------------------------------------------------------------------
+    # -- commands ---------------------------------------------------------------------
 
-    def submit(self, predictions: Any, origin: Origin) -> Release:
+    def execute(self, command: commands.Command[A]) -> A:
+        """Send a command to the server, and return its answer."""
+        kind, block = type(command), {BLOCK: str(self.facts.block)}
+        path, data = path_of(self.facts.name, kind.word), commands.written(command)
+        answer: Any = self.connection.call("POST", path, data, block)
+        if kind.answer is not bytes:
+            answer = commands.read_as(kind.answer, answer)
+        return answer  # type: ignore[no-any-return]
+
+    def submit(self, predictions: Any, origin: guard.Origin) -> guard.Release:
         """Submit `Predictions`, or what a caller gives."""
-        settle()
+        guard.settle()
         return self._answer(self._values(predictions), origin)
 
-    def decide(self, predictions: Any, origin: Origin) -> Decision:
+    def decide(self, predictions: Any, origin: guard.Origin) -> guard.Decision:
         """Submit predictions to a gate, and return whether they may replace the incumbent."""
-        settle()
-        rules = self.facts.rules
-        check_decides(rules, self.facts.name)
-        rules.with_margin(origin.margin)
-        body = self._body(self._values(predictions), origin)
-        query = {"margin": origin.margin, "baseline": "true" if origin.baseline else None}
-        asked = {"key": origin.key or uuid4().hex, "query": query}
-        return decision_from(self._call("POST", "decisions", json=body, **asked))
+        guard.settle()
+        guard.note_answer()
+        stated = self._stated(self._values(predictions), origin)
+        stated |= {"margin": origin.margin, "baseline": origin.baseline}
+        return self.execute(commands.Decide(**stated, key=origin.key or uuid4().hex))
 
     def submit_rounds(
-        self, outputs: Sequence[Any], origins: Sequence[Origin]
-    ) -> tuple[Release, ...]:
+        self, outputs: Sequence[Any], origins: Sequence[guard.Origin]
+    ) -> tuple[guard.Release, ...]:
         """Submit the rounds of one training run in their order, each in a request of its own."""
-        note_answer()
+        guard.note_answer()
         return tuple(map(self._answer, outputs, origins))
 
-    def _answer(self, predictions: Any, origin: Origin) -> Release:
-        body = self._body(predictions, origin)
-        answer = self._call("POST", "submissions", key=origin.key or uuid4().hex, json=body)
-        return self._warned(release_from(answer))
-
-    def _body(self, predictions: Any, origin: Origin) -> dict[str, Any]:
-        """Return one submission as it is sent."""
+    def _answer(self, predictions: Any, origin: guard.Origin) -> guard.Release:
         if origin.batch is None:
-            note_answer()
-        context = dict(origin.context)
-        return {**self._sent(predictions), "context": context, "search": origin.search}
+            guard.note_answer()
+        stated = self._stated(predictions, origin)
+        release = self.execute(commands.Submit(**stated, key=origin.key or uuid4().hex))
+        return self._warned(release)
 
     def submit_batch(
-        self, batch: str, predictions: Sequence[Predictions], origins: Sequence[Origin]
-    ) -> tuple[Release, ...]:
+        self, batch: str, predictions: Sequence[guard.Predictions], origins: Sequence[guard.Origin]
+    ) -> tuple[guard.Release, ...]:
         """Submit a batch in one request."""
-        listed = [
-            {**self._sent(given.values), "context": dict(origin.context)}
+        members = [
+            commands.Candidate(**self._stated(given.values, origin))
             for given, origin in zip(predictions, origins, strict=True)
         ]
-        answer = self._call("POST", "batches", key=batch, json={"submissions": listed})
-        return tuple(self._warned(release_from(release)) for release in answer["releases"])
+        releases = self.execute(commands.SubmitBatch(submissions=members, key=batch))
+        return tuple(map(self._warned, releases))
 
     def _values(self, predictions: Any) -> Any:
         """Return predictions in the order of the rows here, unless the server has to find it."""
-        if isinstance(predictions, Predictions):
+        if isinstance(predictions, guard.Predictions):
             return predictions.values
-        if isinstance(predictions, NamedPredictions):
+        if isinstance(predictions, guard.NamedPredictions):
             return predictions if predictions.by_ids else predictions.in_order_of(self._known())
         if index_of(predictions) is None or not (self.X is not None or self.shares_rows):
             return predictions
@@ -194,123 +145,120 @@ class RemoteLadder:
         """Return the rows by which an index is compared: those of the caller, else none."""
         return np.empty(self.facts.n) if self.X is None else self.X
 
-    def predict(self, estimator: Any, steps: tuple[Any, ...] = ()) -> Predictions:
+    def predict(self, estimator: Any, steps: tuple[Any, ...] = ()) -> guard.Predictions:
         """Return what an estimator predicts on the rows, as these fitted pipelines leave them."""
-        X = transformed(self._features(), steps)
-        with without_autologging():
-            return Predictions(self.metric.respond(estimator, X, self.facts.classes), True)
+        X = guard.transformed(self._features(), steps)
+        with guard.without_autologging():
+            return guard.Predictions(self.metric.respond(estimator, X, self.facts.classes), True)
 
-    def fix(self, predictions: Any) -> Predictions:
+    def fix(self, predictions: Any) -> guard.Predictions:
         """Read predictions once, and return them as nobody can change them; or refuse them."""
         given, classes = self._values(predictions), self.facts.classes
-        aligned = self.metric.canonical(values_of(given), self.facts.n, classes)
+        aligned = self.metric.canonical(guard.values_of(given), self.facts.n, classes)
         values = self.metric.as_submitted(aligned, classes)
-        if isinstance(given, NamedPredictions):  # only the server can place them
+        if isinstance(given, guard.NamedPredictions):  # only the server can place them
             values = replace(given, values=values, names=_listed(given.names))
-        return Predictions(values, True)
+        return guard.Predictions(values, True)
 
-    def _sent(self, predictions: Any) -> dict[str, Any]:
-        """Return predictions as they are sent: checked, with ids or in the server's order."""
+    def _stated(self, predictions: Any, origin: guard.Origin = NOWHERE) -> dict[str, Any]:
+        """Return the fields of one submission: predictions with ids, or in the server's order."""
         classes = self.facts.classes
-        fixed = self.fix(Predictions(predictions, True)).values
-        values = values_of(fixed)
+        fixed = self.fix(guard.Predictions(predictions, True)).values
+        values: Any = guard.values_of(fixed)
         of_labels = self.metric.is_classification and self.metric.response == "labels"
         if of_labels and classes is not None and values.dtype.kind in "iu":
             # In as few bytes as hold them.
             values = values.astype(np.result_type(*map(np.min_scalar_type, classes)))
-        is_list = isinstance(values, list)  # of texts
-        if isinstance(fixed, NamedPredictions):
-            return {"predictions": values if is_list else packed(values), "ids": fixed.names}
-        if is_list:
-            return {"predictions": [*map(values.__getitem__, self._order())]}
-        if self.places is not None:
-            values = values.take(self.places, axis=0)
-        return {"predictions": packed(values)}
+        ids = fixed.names if isinstance(fixed, guard.NamedPredictions) else None
+        if ids is None and self.places is not None:
+            if isinstance(values, list):  # of texts
+                values = [*map(values.__getitem__, self.places.tolist())]
+            else:
+                values = values.take(self.places, axis=0)
+        context = dict(origin.context)
+        return {"predictions": values, "ids": ids, "context": context, "search": origin.search}
 
-    def _order(self) -> Sequence[int]:
-        """Return for each row of the server's the place that it has here."""
-        return range(self.facts.n) if self.places is None else self.places.tolist()
-
-    def _warned(self, release: Release) -> Release:
+    def _warned(self, release: guard.Release) -> guard.Release:
         """Warn of what the guard warned of where it is."""
         budget = self.facts.rules.budget
         if budget is not None and release.improved and release.improvements == budget:
-            warn(
+            errors.warn(
                 f"The {budget} releases of this ladder are used up: the released score stays, "
                 "whatever is submitted from now on.",
-                BudgetWarning,
+                errors.BudgetWarning,
             )
         if release.opened:
             certified = "certified by the reserve alone."
-            warn(
+            errors.warn(
                 "An audit has shown raw scores of this ladder: the submission is recorded, but "
                 + (certified if self.facts.n_reserve else "can not be certified."),
-                OpenedWarning,
+                errors.OpenedWarning,
             )
         return release
 
     # -- what was released ------------------------------------------------------------
 
-    def state(self, *, shown: bool = False) -> State:
-        """Return what changes, as the server has it now."""
+    def _read(self, command: commands.Command[A], shown: bool = True) -> A:
+        """Return the answer to a command that somebody is to read."""
         if shown:
-            note_shown()
-        return state_from(self._call("GET")["state"])
+            guard.note_shown()
+        return self.execute(command)
 
-    def status(self, *, shown: bool = True) -> Status:
+    def state(self, *, shown: bool = False) -> guard.State:
+        """Return what changes, as the server has it now."""
+        return self._read(commands.State(), shown)
+
+    def status(self, *, shown: bool = True) -> guard.Status:
         """Return the released score and what queried the holdout."""
-        if shown:
-            note_shown()
-        return status_from(self._call("GET", "status"), self.ledger)
+        return replace(self._read(commands.Status(), shown), ledger=self.ledger)
 
     def history(
         self, after: int, limit: int | None, *, search: str | None = None, shown: bool = True
-    ) -> tuple[Submission, ...]:
+    ) -> tuple[guard.Submission, ...]:
         """Return the submissions after a number, in as many requests as needed."""
-        if shown:
-            note_shown()
-        submissions: list[Submission] = []
+        submissions: list[guard.Submission] = []
         while limit is None or len(submissions) < limit:
             most = _PAGE if limit is None else min(_PAGE, limit - len(submissions))
-            asked = {"after": max(after, 0), "limit": most, "search": search}
-            page = self._call("GET", "submissions", query=asked)["submissions"]
-            submissions += map(submission_from, page)
+            command = commands.History(after=max(after, 0), limit=most, search=search)
+            page = self._read(command, shown).submissions
+            submissions += page
             if len(page) < most:
                 break
             after = submissions[-1].number
         return tuple(submissions)
 
-    def certificate(self, confidence: float | None, *, reserve: bool = False) -> ScoreCertificate:
+    def certificate(
+        self, confidence: float | None, *, reserve: bool = False
+    ) -> guard.ScoreCertificate:
         """Certify the incumbent, with the registered confidence."""
         if reserve:
             self._refuse("The reserve is queried")
         self._check_confidence(confidence)
-        note_shown()
         # A reader is shown what is on record; others may have it worked out, and put there.
-        method = "GET" if self.role == "reader" else "POST"
-        return certificate_from(self._call(method, "certificate"))
+        is_reader = self.role == "reader"
+        return self._read(commands.Certificate() if is_reader else commands.Certify())
 
-    def compare(self, first: Any, second: Any, confidence: float | None) -> Comparison:
+    def compare(self, first: Any, second: Any, confidence: float | None) -> guard.Comparison:
         """Compare two models, with the registered confidence."""
         self._check_confidence(confidence)
-        note_shown()
-        body = {name: self._side(model) for name, model in (("first", first), ("second", second))}
-        return comparison_from(self._call("POST", "comparisons", json=body))
+        sides = self._side(first), self._side(second)
+        return self._read(commands.Compare(first=sides[0], second=sides[1]))
 
-    def _side(self, model: Any) -> Any:
+    def _side(self, model: Any) -> int | commands.Candidate:
         """Return one side of a comparison as it is sent."""
-        number = number_of(model)
-        return self._sent(self._values(model)) if number is None else number
+        number = guard.number_of(model)
+        if number is not None:
+            return number
+        return commands.Candidate(**self._stated(self._values(model)))
 
-    def estimate(self) -> Estimate:
+    def estimate(self) -> guard.Estimate:
         """Correct the incumbent's score for its selection."""
-        note_shown()
-        return estimate_from(self._call("POST", "estimate"))
+        return self._read(commands.Estimate())
 
     def _check_confidence(self, confidence: float | None) -> None:
         """Refuse another confidence than the registered one."""
         if confidence not in (None, self.facts.confidence):
-            raise InvalidArgument(
+            raise errors.InvalidArgument(
                 "confidence",
                 f"{self.facts.confidence:g}, the registered one, behind a server",
                 "another",
@@ -319,17 +267,16 @@ class RemoteLadder:
 
     def reveal(self) -> float | None:
         """Show the released score of a ladder that shows none."""
-        note_shown()
-        return optional(float, self._call("POST", "reveal")["score"])
+        return self._read(commands.Reveal())
 
-    def unsent(self, *, after: int, raw: bool, limit: int) -> Unsent:
+    def unsent(self, *, after: int, raw: bool, limit: int) -> guard.Unsent:
         """Return the next submissions after a number, for a copy in a tracker."""
         if raw:
             self._refuse("Raw scores are copied")
         status = self.status(shown=False)
         estimate = None if status.estimate is None else status.estimate.score
         points = tuple(
-            Point(
+            guard.Point(
                 line.number,
                 line.time,
                 line.improved,
@@ -342,18 +289,20 @@ class RemoteLadder:
         # Whatever of it changes, something was shown of submissions that a copy may hold.
         asked = None if self.facts.rules.shows_scores else status.score
         shown = hash((status.opened, asked, status.reserve_score, estimate))
-        return Unsent(points, None, (shown, 0, 0))
+        return guard.Unsent(points, None, (shown, 0, 0))
 
     # -- what is put on record ----------------------------------------------------------
 
-    def note(self, seen: SeenRows | SeenGroups | SpentAt) -> None:
+    def note(self, seen: guard.SeenRows | guard.SeenGroups | guard.SpentAt) -> None:
         """Put on record what was seen of the rows; refuse a rule of the owner's."""
-        if isinstance(seen, SpentAt) or (isinstance(seen, SeenGroups) and seen.withdrawn):
+        if isinstance(seen, guard.SpentAt) or (
+            isinstance(seen, guard.SeenGroups) and seen.withdrawn
+        ):
             self._refuse("That is for the owner:")
-        if isinstance(seen, SeenGroups):
-            self._call("POST", "groups", json={"by": seen.by})
+        if isinstance(seen, guard.SeenGroups):
+            self.execute(commands.NoteGroups(by=seen.by))
         else:
-            self._call("POST", "overlaps", json={"rows": seen.rows})
+            self.execute(commands.NoteRows(rows=seen.rows))
 
     def withdraw(self, number: int, reason: str) -> NoReturn:
         """Refuse: owners do it on the server's pages."""
@@ -368,7 +317,7 @@ class RemoteLadder:
         name = shlex.quote(self.facts.name)
         self._refuse(f"A registration is taken back where the ledger is (forget {name})")
 
-    def replenish(self, fresh: FreshRows) -> NoReturn:
+    def replenish(self, fresh: guard.FreshRows) -> NoReturn:
         """Refuse: owners do it where the ledger is."""
         name = shlex.quote(self.facts.name)
         self._refuse(f"Fresh rows are given (ladder-holdout replenish {name} FILE --target COLUMN)")
@@ -379,7 +328,7 @@ class RemoteLadder:
 
     # -- the rows ---------------------------------------------------------------------
 
-    def rows(self, *, checked: bool = False) -> HeldRows:
+    def rows(self, *, checked: bool = False) -> guard.HeldRows:
         """Return the features: the caller's own, else those that the server shares, if it does.
 
         Raises
@@ -388,27 +337,25 @@ class RemoteLadder:
             There are neither, and `checked` rows are asked for.
         """
         if not checked and self.X is None and not self.shares_rows:
-            return HeldRows(None, np.zeros(0, dtype=np.uint64), 0, True)
+            return guard.HeldRows(None, np.zeros(0, dtype=np.uint64), 0, True)
         X = self._features()
         if self._rows_key not in _hashes:  # whatever the order, and equal for all accounts
             _hashes[self._rows_key] = np.sort(fp.row_hashes(X))
-        return HeldRows(X, _hashes[self._rows_key], 0, True, groups=self._groups())
+        return guard.HeldRows(X, _hashes[self._rows_key], 0, True, groups=self._groups())
 
     def _groups(self) -> NDArray[np.uint64] | None:
         """Return sorted hashes of the groups, where there are groups and the server shares rows."""
         if self.facts.estimand is None or not self.shares_rows:
             return None
         if self._rows_key not in _group_names:
-            path = path_of(self.facts.name, "rows", "groups")
-            answer = self.connection.call("GET", path, headers=self._of_block)
-            _group_names[self._rows_key] = from_bytes(answer.data)
+            _group_names[self._rows_key] = self.execute(commands.RowGroups())
         return _group_names[self._rows_key]
 
     def _features(self) -> Any:
         if self.X is not None:
             return self.X
         if not self.shares_rows:
-            raise InvalidArgument(
+            raise errors.InvalidArgument(
                 "X",
                 "given to LadderHoldout.connect, for this server does not share the rows",
                 "missing",
@@ -416,12 +363,7 @@ class RemoteLadder:
             )
         with _lock():
             if self._rows_key not in _shared:
-                answer = self.connection.call(
-                    "GET",
-                    path_of(self.facts.name, "rows"),
-                    headers={"Accept": ROWS, **self._of_block},
-                )
-                _shared[self._rows_key] = features_from_bytes(answer.data)
+                _shared[self._rows_key] = features_from_bytes(self.execute(commands.Rows()))
             return _shared[self._rows_key]
 
     @property
@@ -429,18 +371,8 @@ class RemoteLadder:
         """The holdout and its rows: fresh ones may take their place."""
         return self.ledger, self.facts.fingerprint
 
-    @property
-    def _of_block(self) -> dict[str, str]:
-        """The header that names the rows which this client knows."""
-        return {BLOCK: str(self.facts.block)}
-
-    def _call(self, method: str, *parts: str, **request: Any) -> Any:
-        path = path_of(self.facts.name, *parts)
-        answer = self.connection.call(method, path, headers=self._of_block, **request)
-        return answer.json() if answer.data else None
-
     def _refuse(self, what: str) -> NoReturn:
-        raise HoldoutConflict(
+        raise errors.HoldoutConflict(
             f"{what} where the ledger is, by its owner: this holdout is behind {self.ledger}."
         )
 
@@ -472,7 +404,7 @@ def _listed(ids: Any) -> list[int | float | str]:
     plain = [name.item() if hasattr(name, "item") else name for name in ids]
     listed = [str(name) if isinstance(name, UUID) else name for name in plain]
     if not all(type(name) in (int, float, str) for name in listed):
-        raise InvalidArgument("ids", "numbers or texts behind a server", "others")
+        raise errors.InvalidArgument("ids", "numbers or texts behind a server", "others")
     return listed
 
 
@@ -488,56 +420,45 @@ def connect(
     base, name = place_of(url)
     connection = Connection(base, Token(token), within("timeout", timeout, LARGEST_TIMEOUT))
     if name is None:
-        listed = connection.call("GET", "/v1/holdouts").json()["holdouts"]
+        listed = json.loads(connection.call("GET", "/v1/holdouts"))["holdouts"]
         if len(listed) != 1:
-            raise UnknownHoldout("The token is for no single holdout: name one in the URL.")
+            raise errors.UnknownHoldout("The token is for no single holdout: name one in the URL.")
         name = listed[0]["name"]
-    described = connection.call("GET", path_of(name)).json()
-    rules_told = described["rules"]
-    told = {**rules_told, "name": rules_told["ladder"], "unit": optional(float, rules_told["unit"])}
-    settings = LadderSettings(**{field.name: told[field.name] for field in fields(LadderSettings)})
-    classes = optional(np.asarray, described["classes"])
+    described = connection.call("POST", path_of(name, commands.Describe.word))
+    told = commands.read_as(commands.Description, described)
+    settings, classes = told.settings, None if told.classes is None else np.asarray(told.classes)
     metric, rules = stored_metric(settings).for_classes(classes), rules_of(settings)
     check_policy(feedback, shows_scores=rules.shows_scores)
-    url = f"{base}/holdouts/{described['name']}"
-    facts = Facts(
+    url = f"{base}/holdouts/{told.name}"
+    facts = guard.Facts(
         place=(url, 0),
-        name=described["name"],
-        fingerprint=described["fingerprint"],
-        n=described["n"],
-        n_reserve=described["n_reserve"],
+        name=told.name,
+        fingerprint=told.fingerprint,
+        n=told.n,
+        n_reserve=told.n_reserve,
         classes=classes,
-        confidence=described["confidence"],
+        confidence=told.confidence,
         account=settings.account,
         ladder=settings.name,
-        created=moment(told["created"]),
+        created=told.created,
         rules=rules,
-        estimand=described["estimand"],
-        block=described["block"],
+        estimand=told.estimand,
+        block=told.block,
     )
-    places = None
-    if X is not None:
-        refuse_masked("X", X)
-        X = fp.copy_of(X)
-        answer = connection.call(
-            "POST",
-            path_of(name, "rows", "order"),
-            data=to_bytes(fp.row_hashes(X)),
-            headers={"Content-Type": NPY, BLOCK: str(facts.block)},
-        )
-        places = from_bytes(answer.data)
-        if np.array_equal(places, np.arange(len(places))):
-            places = None
-    return RemoteLadder(
+    ladder = RemoteLadder(
         connection=connection,
         ledger=url,
         facts=facts,
-        account=described["account"],
-        role=described["role"],
-        shares_rows=described["allows"]["rows"],
+        account=told.account,
+        role=told.role,
+        shares_rows=told.allows["rows"],
         metric=metric,
         feedback=feedback,
         overlap=overlap,
-        X=X,
-        places=places,
     )
+    if X is not None:
+        refuse_masked("X", X)
+        ladder.X = fp.copy_of(X)
+        places = ladder.execute(commands.RowOrder(hashes=fp.row_hashes(ladder.X)))
+        ladder.places = None if np.array_equal(places, np.arange(len(places))) else places
+    return ladder

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ladderholdout.errors import InvalidArgument, InvalidSubmission
-from ladderholdout.guard import NamedPredictions
+from ladderholdout.guard import NamedPredictions, commands
 from ladderholdout.identity.spelling import any_number, plain_number
 from ladderholdout.metrics import Metric
 from ladderholdout.metrics.arrays import class_codes, is_of_first, refusal
@@ -79,15 +79,11 @@ def _without_ids(table: Table, ids: str) -> tuple[Table, list[Any]]:
     return left, names
 
 
-LONGEST_ID = 1000
-"""Characters of an id: an array of texts takes for each of them what the longest one needs."""
-
-
 def check_lengths(names: Sequence[Any], argument: str = "ids") -> None:
     """Refuse ids that are no names of rows, but whole texts."""
     longest = max((len(name) for name in names if isinstance(name, str)), default=0)
-    if longest > LONGEST_ID:
-        allowed = f"of at most {LONGEST_ID} characters each"
+    if longest > commands.LONGEST_ID:
+        allowed = f"of at most {commands.LONGEST_ID} characters each"
         raise InvalidArgument(argument, allowed, f"one of {longest}")
 
 

@@ -14,7 +14,9 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Annotated, Any, Self
+
+from pydantic import Field
 
 from ladderholdout.arguments import choice, segment, whole
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, UnknownHoldout, did_you_mean
@@ -23,17 +25,18 @@ from ladderholdout.guard import (
     HoldoutSettings,
     LocalLadder,
     by_first_order,
+    commands,
     named,
     parted,
     reopen_ladder,
 )
 from ladderholdout.leaderboard.rules import check_rule
 from ladderholdout.leaderboard.standings import BOARD, start
+from ladderholdout.ledger import Ledger, resolve_url
 from ladderholdout.ledger.events import AccountChanged
 from ladderholdout.ledger.fold import LadderRecord
 from ladderholdout.ledger.log import now
-from ladderholdout.ledger.place import Access, resolve_url
-from ladderholdout.ledger.store import Ledger
+from ladderholdout.ledger.place import Access
 from ladderholdout.ledger.transaction import Transaction
 from ladderholdout.mechanisms import mechanism_from
 from ladderholdout.mechanisms.rules import SHOWN
@@ -96,12 +99,32 @@ class AccountRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Issued:
-    """A token as it is shown, once.
+class Account:
+    """An account as it is shown: nothing of its token."""
+
+    holdout: str
+    name: str
+    role: str
+    per_day: int | None
+    created: datetime
+    expires: datetime | None
+    revoked: datetime | None
+    valid: bool
+
+    @classmethod
+    def of(cls, record: AccountRecord, **more: Any) -> Self:
+        """Show a record of the ledger."""
+        names = ("holdout", "name", "role", "per_day", "created", "expires", "revoked")
+        known = {name: getattr(record, name) for name in names}
+        return cls(**known, valid=record.is_valid(), **more)
+
+
+@dataclass(frozen=True, slots=True)
+class Token(Account):
+    """An account with its token, which is shown once.
 
     Attributes
     ----------
-    account : AccountRecord
     token : str
 
     Examples
@@ -114,16 +137,81 @@ class Issued:
     >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", name="coins", ledger=ledger)
     >>> from ladderholdout.server.accounts import add_account
     >>> issued = add_account(ledger, "coins", "Ada", "analyst", per_day=20)
-    >>> issued  # its token is not shown
-    Issued('Ada')
+    >>> "lh_" in repr(issued)
+    False
     >>> folder.cleanup()
     """
 
-    account: AccountRecord
-    token: str
+    token: str = field(repr=False)
 
-    def __repr__(self) -> str:
-        return f"Issued({self.account.name!r})"
+
+Name = Annotated[str, Field(description="the name of an account")]
+PerDay = Annotated[
+    commands.Whole | None, Field(description="a whole number, or none for any number of them")
+]
+Day = Annotated[str | None, Field(description="the last day of the token, as 2026-12-31")]
+
+
+@commands.command(commands.OWNER, reads=True)
+class Accounts(commands.Command[tuple[Account, ...]]):
+    """List the accounts on the holdout."""
+
+
+@commands.command(commands.OWNER)
+class AddAccount(commands.Command[Token]):
+    """Add an account, and show its token once."""
+
+    account: Name
+    role: Annotated[str, Field(description="analyst, program, host, reader or owner")]
+    per_day: PerDay = None
+    budget: Annotated[
+        commands.Whole | None, Field(description="a whole number, or none for that of the holdout")
+    ] = None
+    show: Annotated[
+        str | None, Field(description="scores or improvements, or none for the holdout's")
+    ] = None
+    expires: Day = None
+
+
+@commands.command(commands.OWNER)
+class RotateToken(commands.Command[Token]):
+    """Give an account a new token, shown once; the one before ends at once."""
+
+    account: Name
+    expires: Day = None
+
+
+@commands.command(commands.OWNER)
+class RevokeToken(commands.Command[Account]):
+    """End the token of an account at once."""
+
+    account: Name
+
+
+@commands.command(commands.OWNER)
+class LimitAccount(commands.Command[Account]):
+    """Change the submissions a day of an account."""
+
+    account: Name
+    per_day: PerDay = None
+
+
+def execute(url: str, holdout: str, command: commands.Command[Any]) -> Any:
+    """Do what a command asks of the accounts on a holdout."""
+    match command:
+        case Accounts():
+            return accounts_of(url, holdout)
+        case AddAccount():
+            limits = {name: getattr(command, name) for name in ("per_day", "budget", "show")}
+            limits["expires"] = end_of(command.expires)
+            return add_account(url, holdout, command.account, command.role, **limits)
+        case RotateToken():
+            return rotate_token(url, holdout, command.account, expires=end_of(command.expires))
+        case RevokeToken():
+            return revoke_token(url, holdout, command.account)
+        case LimitAccount():
+            return limit_account(url, holdout, command.account, command.per_day)
+    raise TypeError(f"{command.word} is no command about accounts")
 
 
 def add_account(
@@ -136,7 +224,7 @@ def add_account(
     budget: int | None = None,
     show: str | None = None,
     expires: datetime | None = None,
-) -> Issued:
+) -> Token:
     """Add an account on a holdout; an analyst gets a ladder of its own.
 
     The ladder follows the rules of the holdout's leaderboard, where there is one, else those of
@@ -159,7 +247,7 @@ def add_account(
 
     Returns
     -------
-    Issued
+    Token
 
     Raises
     ------
@@ -181,7 +269,7 @@ def add_account(
     >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", name="coins", ledger=ledger)
     >>> from ladderholdout.server.accounts import add_account
     >>> issued = add_account(ledger, "coins", "Ada", "analyst", per_day=20)
-    >>> issued.account.name, issued.account.role, issued.account.per_day
+    >>> issued.name, issued.role, issued.per_day
     ('Ada', 'analyst', 20)
     >>> folder.cleanup()
     """
@@ -232,12 +320,12 @@ def add_account(
         tx.add(rules.holdout_id, added)
         return AccountRecord.of(rules.holdout_id, holdout, added)
 
-    return Issued(home.write(add), token)
+    return Token.of(home.write(add), token=token)
 
 
 def rotate_token(
     ledger: str | None, holdout: str, name: str, *, expires: datetime | None = None
-) -> Issued:
+) -> Token:
     """Give an account a new token; the one before ends at once, and a revocation too.
 
     Examples
@@ -256,10 +344,10 @@ def rotate_token(
     """
     token, fields = _new_token(expires)
     fields = fields | {"revoked": None}
-    return Issued(_changed(ledger, holdout, name, lambda _: fields), token)
+    return Token.of(_changed(ledger, holdout, name, lambda _: fields), token=token)
 
 
-def revoke_token(ledger: str | None, holdout: str, name: str) -> AccountRecord:
+def revoke_token(ledger: str | None, holdout: str, name: str) -> Account:
     """End the token of an account at once; what it submitted stays and counts.
 
     Examples
@@ -272,16 +360,14 @@ def revoke_token(ledger: str | None, holdout: str, name: str) -> AccountRecord:
     >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", name="coins", ledger=ledger)
     >>> from ladderholdout.server.accounts import add_account
     >>> issued = add_account(ledger, "coins", "Ada", "analyst", per_day=20)
-    >>> revoke_token(ledger, "coins", "Ada").is_valid()
+    >>> revoke_token(ledger, "coins", "Ada").valid
     False
     >>> folder.cleanup()
     """
-    return _changed(ledger, holdout, name, lambda _: {"revoked": now()})
+    return Account.of(_changed(ledger, holdout, name, lambda _: {"revoked": now()}))
 
 
-def limit_account(
-    ledger: str | None, holdout: str, name: str, per_day: int | None
-) -> AccountRecord:
+def limit_account(ledger: str | None, holdout: str, name: str, per_day: int | None) -> Account:
     """Change how many submissions a day an account may make; None for any number.
 
     It holds from the next submission on. A budget of releases is one of the rules of the
@@ -305,7 +391,7 @@ def limit_account(
     def limits(known: AccountChanged) -> dict[str, Any]:
         return {"per_day": _limit("--per-day", known.role, per_day)}
 
-    return _changed(ledger, holdout, name, limits)
+    return Account.of(_changed(ledger, holdout, name, limits))
 
 
 def end_of(day: str | None) -> datetime | None:
@@ -318,7 +404,7 @@ def end_of(day: str | None) -> datetime | None:
         raise InvalidArgument("--expires", "a date, as 2026-12-31", repr(day)) from None
 
 
-def accounts_of(ledger: str | None, holdout: str | None) -> tuple[AccountRecord, ...]:
+def accounts_of(ledger: str | None, holdout: str | None) -> tuple[Account, ...]:
     """Return the accounts on a holdout, or on all of a ledger.
 
     Examples
@@ -338,7 +424,7 @@ def accounts_of(ledger: str | None, holdout: str | None) -> tuple[AccountRecord,
     with Ledger(resolve_url(ledger)).read() as tx:
         holdouts = tx.holdouts() if holdout is None else (named(tx, holdout),)
         return tuple(
-            AccountRecord.of(rows.id, rows.name, account)
+            Account.of(AccountRecord.of(rows.id, rows.name, account))
             for rows in holdouts
             for account in tx.fold(rows.id).accounts.values()
         )

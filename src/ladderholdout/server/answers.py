@@ -1,4 +1,9 @@
-"""What all routes share: they read bodies with limits, and answer errors as problems."""
+"""What all routes share: they read bodies with limits, and answer errors as problems.
+
+A refusal is not recorded, so the limits of submissions do not count it, and it costs the server
+time. So bodies that somebody sends in vain have a limit of their own: beyond it, the next one is
+not read.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,9 @@ import json
 import logging
 import math
 import re
+import threading
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +32,7 @@ from ladderholdout.errors import (
     UnknownHoldout,
 )
 from ladderholdout.extras import needed
-from ladderholdout.remote.wire import PROBLEM, problem_of
+from ladderholdout.remote.wire import problem_of
 
 with needed("The server", extra="server"):
     from fastapi import HTTPException, Request
@@ -55,31 +62,6 @@ _STATUS: tuple[tuple[type[LadderHoldoutError], int], ...] = (
     (LedgerBusy, 503),
     (LedgerUnreachable, 503),
 )
-
-
-_PROBLEM = {
-    "type": "object",
-    "properties": {"title": {"type": "string"}, "status": {"type": "integer"}},
-    "required": ["title", "status"],
-}
-_MEANINGS = {
-    401: "There is no valid token.",
-    404: "It is not there, or not for this token.",
-    409: "The state of the holdout does not allow it.",
-    415: "The server cannot read or write this form.",
-    422: "What was sent is refused, and the problem names it.",
-    429: "A limit is reached; Retry-After has the seconds.",
-    500: "The server failed; its log has the details.",
-    503: "The server cannot read or write its record now.",
-}
-_OF_BODIES = {408: "The request was not sent to its end.", 413: "The request is too large."}
-
-
-def responses_of(method: str) -> dict[int | str, dict[str, Any]]:
-    """Describe for OpenAPI each status that an operation may be refused with."""
-    meanings = _MEANINGS | (_OF_BODIES if method == "POST" else {})
-    content = {PROBLEM: {"schema": _PROBLEM}}
-    return {status: {"description": said, "content": content} for status, said in meanings.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,3 +186,71 @@ def refused_by_http(error: HTTPException) -> Refusal:
     headers = {"Connection": "close"} if error.status_code in (408, 413) else {}
     headers |= error.headers or {}
     return Refusal({"title": str(error.detail), "status": error.status_code}, headers)
+
+
+# -- bodies that are sent in vain ------------------------------------------------------------
+
+COUNTED = (400, 408, 413, 415, 422)
+"""The statuses of answers to bodies that were not taken."""
+
+_SPAN = 60  # seconds
+
+
+class Refusals:
+    """Counts what was refused in this minute: a point for each body, and one for each megabyte.
+
+    Each process of a server counts by itself.
+
+    Parameters
+    ----------
+    most : int or None
+        Points of an account, or of an address without one, in a minute; None for any number.
+    """
+
+    def __init__(self, most: int | None) -> None:
+        self._most, self._minute = most, 0
+        self._points: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def check(self, request: Request) -> None:
+        """Refuse to read a body of somebody who sent too many in vain.
+
+        Raises
+        ------
+        HTTPException
+            With 429, and the seconds to wait.
+        """
+        if self._most is None or request.method != "POST":
+            return
+        with self._lock:
+            self._begin()
+            points = self._points[_sender(request)]
+        if points >= self._most:
+            raise HTTPException(
+                429,
+                f"Too many requests were refused: {self._most} a minute may be, of small ones. "
+                "Wait for the next minute, and correct what the refusals name.",
+                {"Retry-After": str(_SPAN - int(time.time()) % _SPAN)},
+            )
+
+    def note(self, request: Request, status: int) -> None:
+        """Count an answer, where it refuses a body."""
+        if self._most is None or request.method != "POST" or status not in COUNTED:
+            return
+        with self._lock:
+            self._begin()
+            self._points[_sender(request)] += 1 + getattr(request.state, "read", 0) // MEGABYTE
+
+    def _begin(self) -> None:
+        minute = int(time.time()) // _SPAN
+        if minute != self._minute:
+            self._minute = minute
+            self._points.clear()
+
+
+def _sender(request: Request) -> str:
+    """Name the account of a request, or the address where it has no account."""
+    account = getattr(request.state, "account", None)
+    if account is not None:
+        return f"account {account.id}"
+    return f"address {'' if request.client is None else request.client.host}"

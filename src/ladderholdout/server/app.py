@@ -13,68 +13,23 @@ import os
 import time
 import traceback
 import warnings
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Awaitable, Callable
 from importlib import metadata
-from inspect import signature
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ladderholdout.errors import (
-    AccessDenied,
-    InvalidArgument,
-    LadderHoldoutError,
-    LadderHoldoutWarning,
-)
+from ladderholdout import errors
 from ladderholdout.extras import needed
+from ladderholdout.guard import commands
 from ladderholdout.ledger.arrays import to_bytes
-from ladderholdout.planning import MOST_MORE
-from ladderholdout.remote.wire import (
-    ARROW,
-    BLOCK,
-    CONTEXT,
-    JSON,
-    KEY,
-    NPY,
-    PROBLEM,
-    ROWS,
-    array_from,
-    plain,
-)
+from ladderholdout.remote.wire import ARROW, BLOCK, JSON, NPY, PROBLEM, ROWS
+from ladderholdout.server import answers
 from ladderholdout.server.accounts import AccountRecord
-from ladderholdout.server.answers import (
-    HEADERS,
-    LOG,
-    MEGABYTE,
-    Body,
-    Refusal,
-    not_found,
-    read_body,
-    refused,
-    refused_by_http,
-    responses_of,
-    stated_size,
-)
-from ladderholdout.server.bodies import (
-    SEARCH,
-    baseline_in,
-    batch_in,
-    comparison_in,
-    is_search,
-    margin_in,
-    object_in,
-    submission_in,
-)
+from ladderholdout.server.bodies import Sent, command_in
+from ladderholdout.server.described import SUMMARY, openapi
 from ladderholdout.server.grid import ASGIApp, OnGrid, Receive, Scope, Send
-from ladderholdout.server.operations import (
-    LONGEST_KEY,
-    OPERATIONS,
-    Operation,
-)
 from ladderholdout.server.pages import Pages, add_docs, add_pages
-from ladderholdout.server.refusals import Refusals
 from ladderholdout.server.sessions import AccountGate, Gate, LocalGate
 from ladderholdout.server.settings import STARTED_WITH, ServerSettings
 from ladderholdout.server.space import Space
@@ -82,14 +37,13 @@ from ladderholdout.server.views import NotThere, Served, View
 from ladderholdout.vault import features_to_bytes
 
 with needed("The server", extra="server"):
-    from fastapi import Depends, FastAPI, Header, HTTPException, Path, Query, Request, Response
+    from fastapi import FastAPI, HTTPException, Request, Response
     from fastapi.concurrency import run_in_threadpool
     from fastapi.exceptions import RequestValidationError
     from fastapi.responses import JSONResponse
 
-_HEADERS = {name.lower().encode(): text.encode() for name, text in HEADERS.items()}
+_HEADERS = {name.lower().encode(): text.encode() for name, text in answers.HEADERS.items()}
 _GONE = 499  # in the log alone: who asked went away before the end of the request
-_MOST_ENTRIES = 1000  # lines of the history in one answer
 _SMALL = 2**16  # bytes of a body that is read before its token: a connection buffers as many
 
 
@@ -105,16 +59,16 @@ def create_app(settings: ServerSettings) -> FastAPI:
     LedgerError
         There is no such ledger.
     """
-    served, most = Served(settings), settings.max_body * MEGABYTE
+    served, most = Served(settings), settings.max_body * answers.MEGABYTE
     app = FastAPI(
         title="ladderholdout",
         version=metadata.version("ladderholdout"),
-        summary="Submit predictions for holdouts whose labels stay on this machine.",
+        summary=SUMMARY,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,  # it would send people to whatever host a request names
     )
-    refusals = Refusals(settings.max_refusals)
+    refusals = answers.Refusals(settings.max_refusals)
     pages = _furnished(app, AccountGate(served), most, refusals)
     add_docs(app, pages)
     _add_routes(app, served, most, refusals)
@@ -136,19 +90,19 @@ def create_ui(url: str, port: int, token: str) -> FastAPI:
         Taken once, for a session.
     """
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
-    most = ServerSettings(url).max_body * MEGABYTE
-    _furnished(app, LocalGate(url, port, token), most, Refusals(None))
+    most = ServerSettings(url).max_body * answers.MEGABYTE
+    _furnished(app, LocalGate(url, port, token), most, answers.Refusals(None))
     app.add_middleware(OwnHost, port=port)
     return app
 
 
-def _furnished(app: FastAPI, gate: Gate, most: int, refusals: Refusals) -> Pages:
+def _furnished(app: FastAPI, gate: Gate, most: int, refusals: answers.Refusals) -> Pages:
     """Add the pages, and how errors are answered and requests are logged."""
     pages = add_pages(app, gate, most, refusals)
     _add_handlers(app, pages)
     app.add_middleware(Watched, pages=pages, refusals=refusals)
 
-    @app.get("/healthz", tags=["server"])
+    @app.get("/healthz", include_in_schema=False)
     async def health() -> dict[str, str]:
         """Answer that the server runs; the ledger is not asked."""
         return {"status": "ok"}
@@ -159,195 +113,73 @@ def _furnished(app: FastAPI, gate: Gate, most: int, refusals: Refusals) -> Pages
 def from_environment() -> FastAPI:
     """Return the application of a worker process, which is handed its settings."""
     # The clients warn where somebody sees it.
-    warnings.simplefilter("ignore", LadderHoldoutWarning)
+    warnings.simplefilter("ignore", errors.LadderHoldoutWarning)
     return create_app(ServerSettings.from_json(os.environ[STARTED_WITH]))
 
 
 # -- routes -------------------------------------------------------------------------------
 
 
-def _add_routes(app: FastAPI, served: Served, most: int, refusals: Refusals) -> None:
+def _add_routes(app: FastAPI, served: Served, most: int, refusals: answers.Refusals) -> None:
+    """Add the one route of all commands, under the word of each, and the list of holdouts."""
+
     def holder_of(request: Request) -> AccountRecord:
         kind, _, token = request.headers.get("authorization", "").partition(" ")
         account = served.holder(token.strip()) if kind.lower() == "bearer" else None
         if account is None:
-            raise AccessDenied("A token that is valid is needed, as Authorization: Bearer TOKEN.")
+            raise errors.AccessDenied(
+                "A token that is valid is needed, as Authorization: Bearer TOKEN."
+            )
         request.state.account = account
-        refusals.check(request)
         return account
 
-    def view_for(request: Request, asked: Operation, whose: str | None = None) -> View:
-        account, name = holder_of(request), request.path_params["name"]
-        if account.holdout != name or account.role not in asked.roles:
+    def view_for(request: Request, kind: type[commands.Command[Any]]) -> View:
+        account = holder_of(request)
+        if not kind.reads:
+            refusals.check(request)
+        if account.holdout != request.path_params["name"]:
             raise NotThere
-        view = served.view(account, whose, starts=asked.name in ("submit", "collect"))
+        starts = issubclass(kind, commands.Candidate)
+        view = served.view(account, request.query_params.get("account"), starts=starts)
+        view.check_role(kind)
         view.check_block(request.headers.get(BLOCK))
         return view
 
-    def view_of(asked: Operation) -> Any:
-        """Return what FastAPI calls for the view of who asks for an operation."""
+    def route_of(kind: type[commands.Command[Any]]) -> Callable[[Request], Awaitable[Response]]:
+        def answered(request: Request, sent: answers.Body, view: View | None) -> Response:
+            seen = view or view_for(request, kind)
+            query = {name: text for name, text in request.query_params.items() if name != "account"}
+            stated = Sent(sent.data, sent.media, query)
+            asked = command_in(kind, stated, lambda: Space.of(seen.ladder), seen.wanted)
+            answer = seen.execute(asked)
+            if kind.answer is bytes:
+                return _rows(answer, request.headers.get("accept", ""))
+            return Response(commands.written(answer), media_type=JSON)
 
-        def own(request: Request, name: Annotated[str, Path()]) -> View:
-            return view_for(request, asked)
+        def expected(request: Request) -> tuple[View, int]:
+            view = view_for(request, kind)
+            return view, kind.sets and kind.sets * Space.of(view.ladder).largest
 
-        def chosen(
-            request: Request,
-            name: Annotated[str, Path()],
-            account: Annotated[
-                str | None, Query(description="Whose ladder; for readers and owners.")
-            ] = None,
-        ) -> View:
-            return view_for(request, asked, account)
+        async def operate(request: Request) -> Response:
+            if answers.stated_size(request, _SMALL) < _SMALL:  # it is here as soon as its head is
+                sent = await answers.read_body(request, most)
+                return await run_in_threadpool(answered, request, sent, None)
+            view, largest = await run_in_threadpool(expected, request)
+            sent = await answers.read_body(request, min(most, max(largest, _SMALL)), most)
+            return await run_in_threadpool(answered, request, sent, view)
 
-        return Depends(chosen if asked.any_ladder else own)
+        return operate
 
-    def answer_to(asked: Operation, seen: Any) -> Callable[..., Response]:
-        async def fields_of(request: Request, view: Annotated[View, seen]) -> dict[str, Any]:
-            if asked.model is None:
-                return {}
-            body = await read_body(request, _SMALL, most)
-            return dict(object_in(body.data, asked.model))
+    @app.get("/v1/holdouts", include_in_schema=False)
+    def list_holdouts(request: Request) -> Response:
+        described = served.view(holder_of(request)).execute(commands.Describe())
+        return Response(commands.written({"holdouts": [described]}), media_type=JSON)
 
-        def answer(
-            view: Annotated[View, seen], fields: Annotated[dict[str, Any], Depends(fields_of)]
-        ) -> Response:
-            if asked.name == "withdraw":  # its body names the ladder
-                assert view.account is not None
-                view = served.view(view.account, fields.pop("account"))
-            done = asked.does(view, **fields)
-            return Response(status_code=204) if done is None else _json(done)
-
-        return answer
-
-    views = {name: view_of(known) for name, known in OPERATIONS.items()}
-
-    def rows(request: Request, view: Annotated[View, views["rows"]]) -> Response:
-        return _rows(view.rows(), request.headers.get("accept", ""))
-
-    def number_of_rows(view: Annotated[View, views["order"]]) -> int:
-        return view.ladder.facts.n
-
-    async def hashes_of_rows(
-        request: Request, n: Annotated[int, Depends(number_of_rows)]
-    ) -> NDArray[Any]:
-        return array_from((await read_body(request, min(most, _SMALL + 8 * n), most)).data)
-
-    def order(
-        view: Annotated[View, views["order"]],
-        hashes: Annotated[NDArray[Any], Depends(hashes_of_rows)],
-    ) -> Response:
-        return Response(to_bytes(view.order(hashes)), media_type=NPY)
-
-    def group_names(view: Annotated[View, views["group_names"]]) -> Response:
-        return Response(to_bytes(view.group_names()), media_type=NPY)
-
-    async def query(request: Request, asked_for: Operation) -> Response:
-        # What is asked for most: FastAPI takes longer to find five arguments than all else.
-        def submitted(sent: Body, view: View) -> Response:
-            key = request.headers.get(KEY)
-            if key is not None and len(key) > LONGEST_KEY:
-                raise InvalidArgument(KEY, f"at most {LONGEST_KEY} characters", "more")
-            context, ids = request.headers.get(CONTEXT), request.query_params.get("ids")
-            space = Space.of(view.ladder)
-            asked = submission_in(sent.data, sent.media, view.wanted, context, space, ids)
-            if asked_for.name == "decide":
-                margin = margin_in(request.query_params.get("margin"))
-                baseline = baseline_in(request.query_params.get("baseline"))
-                return _json(view.decide(replace(asked, margin=margin, baseline=baseline), key))
-            return _json(asked_for.does(view, asked, key))
-
-        def analyst() -> View:
-            return view_for(request, asked_for, request.query_params.get("account"))
-
-        def expected() -> tuple[View, int]:
-            view = analyst()
-            return view, min(most, Space.of(view.ladder).largest)
-
-        if stated_size(request, _SMALL) < _SMALL:
-            sent = await read_body(request, most)
-            return await run_in_threadpool(lambda: submitted(sent, analyst()))
-        view, largest = await run_in_threadpool(expected)
-        sent = await read_body(request, largest, most)
-        return await run_in_threadpool(submitted, sent, view)
-
-    async def submit(request: Request) -> Response:
-        return await query(request, OPERATIONS["submit"])
-
-    async def collect(request: Request) -> Response:
-        return await query(request, OPERATIONS["collect"])
-
-    async def decide(request: Request) -> Response:
-        return await query(request, OPERATIONS["decide"])
-
-    async def batch_of_analyst(
-        request: Request, view: Annotated[View, views["submit_batch"]]
-    ) -> Body:
-        return await read_body(request, most)
-
-    def submit_batch(
-        view: Annotated[View, views["submit_batch"]],
-        sent: Annotated[Body, Depends(batch_of_analyst)],
-        key: Annotated[
-            str | None,
-            Header(alias=KEY, max_length=LONGEST_KEY, description="Makes a retry a repeat."),
-        ] = None,
-    ) -> Response:
-        if sent.media not in ("", JSON):
-            raise InvalidArgument("Content-Type", JSON, "another one")
-        return _json(view.submit_batch(batch_in(sent.data, Space.of(view.ladder)), key))
-
-    async def compared(request: Request, view: Annotated[View, views["compare"]]) -> Body:
-        return await read_body(request, min(most, 2 * Space.of(view.ladder).largest), most)
-
-    def compare(
-        view: Annotated[View, views["compare"]], sent: Annotated[Body, Depends(compared)]
-    ) -> Response:
-        if sent.media not in ("", JSON):
-            raise InvalidArgument("Content-Type", JSON, "another one")
-        return _json(view.compare(*comparison_in(sent.data, Space.of(view.ladder))))
-
-    def history(
-        view: Annotated[View, views["history"]],
-        after: Annotated[int, Query(ge=0, lt=2**31)] = 0,
-        limit: Annotated[int, Query(ge=1, le=_MOST_ENTRIES)] = 100,
-        search: Annotated[str | None, Query(max_length=32)] = None,
-    ) -> Response:
-        if search is not None and not is_search(search):
-            raise InvalidArgument("search", SEARCH, "another")
-        return _json(view.history(after, limit, search))
-
-    def health(
-        view: Annotated[View, views["health"]],
-        more: Annotated[int, Query(ge=1, le=MOST_MORE)] = 5,
-        spent_at: Annotated[float | None, Query(gt=0, allow_inf_nan=False)] = None,
-    ) -> Response:
-        return _json(view.health(more, spent_at))
-
-    @app.get("/v1/holdouts", tags=["holdouts"], responses=responses_of("GET"))
-    def list_holdouts(account: Annotated[AccountRecord, Depends(holder_of)]) -> Response:
-        """List the holdouts of the token."""
-        return _json({"holdouts": [served.view(account).listed()]})
-
-    results = (compare, history, health)
-    of_their_own_form = (rows, group_names, order, submit, collect, decide, submit_batch, *results)
-    answers = {answer.__name__: answer for answer in of_their_own_form}
-    for name, known in OPERATIONS.items():
-        app.add_api_route(
-            "/v1/holdouts/{name:path}" + known.path,
-            answers.get(name) or answer_to(known, views[name]),
-            methods=[known.method],
-            tags=[known.tag],
-            name=name,
-            description=known.described,
-            openapi_extra=dict(known.openapi),
-            status_code=204 if signature(known.does).return_annotation == "None" else 200,
-            responses=responses_of(known.method),
-        )
-
-
-def _json(value: Any) -> Response:
-    text = json.dumps(plain(value), allow_nan=False, separators=(",", ":"))
-    return Response(text, media_type=JSON)
+    for word, kind in commands.COMMANDS.items():
+        # A name of an older ledger may have slashes.
+        path, post = "/v1/holdouts/{name:path}/" + word, ["POST"]
+        app.add_api_route(path, route_of(kind), methods=post, name=word, include_in_schema=False)
+    app.openapi = openapi  # type: ignore[method-assign]
 
 
 def _rows(X: Any, accept: str) -> Response:
@@ -356,7 +188,7 @@ def _rows(X: Any, accept: str) -> Response:
         return Response(_arrow(X), media_type=ARROW)
     if NPY in accept:
         if not isinstance(X, np.ndarray) or X.dtype.hasobject:
-            raise InvalidArgument("Accept", f"{ROWS} or {ARROW} for these rows", NPY)
+            raise errors.InvalidArgument("Accept", f"{ROWS} or {ARROW} for these rows", NPY)
         return Response(to_bytes(X), media_type=NPY)
     return Response(features_to_bytes(X), media_type=ROWS)
 
@@ -372,7 +204,7 @@ def _arrow(X: Any) -> bytes:
     else:
         dense = np.asarray(X.toarray() if hasattr(X, "toarray") else X)
         if dense.ndim != 2:
-            raise InvalidArgument("Accept", f"{ROWS} for these rows", ARROW)
+            raise errors.InvalidArgument("Accept", f"{ROWS} for these rows", ARROW)
         table = pyarrow.table({f"x{place}": column for place, column in enumerate(dense.T)})
     file = io.BytesIO()
     with ipc.new_stream(file, table.schema) as writer:
@@ -384,26 +216,28 @@ def _arrow(X: Any) -> bytes:
 
 
 def _add_handlers(app: FastAPI, pages: Pages) -> None:
-    async def answered(request: Request, refusal: Refusal) -> Response:
+    async def answered(request: Request, refusal: answers.Refusal) -> Response:
         if is_api(request.url.path):
             return _problem(refusal)
         return await run_in_threadpool(pages.refused, request, refusal)
 
     @app.exception_handler(NotThere)
     async def not_there(request: Request, error: NotThere) -> Response:
-        return await answered(request, not_found())
+        return await answered(request, answers.not_found())
 
-    @app.exception_handler(LadderHoldoutError)
-    async def of_library(request: Request, error: LadderHoldoutError) -> Response:
-        return await answered(request, refused(error, whole=pages.gate.port is not None))
+    @app.exception_handler(errors.LadderHoldoutError)
+    async def of_library(request: Request, error: errors.LadderHoldoutError) -> Response:
+        return await answered(request, answers.refused(error, whole=pages.gate.port is not None))
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
         named = ", ".join(sorted({str(fault["loc"][-1]) for fault in error.errors()}))
-        return await answered(request, refused(InvalidArgument(named, "of its form", "another")))
+        return await answered(
+            request, answers.refused(errors.InvalidArgument(named, "of its form", "another"))
+        )
 
     async def of_http(request: Request, error: HTTPException) -> Response:
-        return await answered(request, refused_by_http(error))
+        return await answered(request, answers.refused_by_http(error))
 
     for status in (400, 403, 404, 405, 408, 413, 429):  # the routes' own are of another class
         app.exception_handler(status)(of_http)
@@ -414,7 +248,7 @@ def is_api(path: str) -> bool:
     return path.startswith("/v1") or path in ("/healthz", "/openapi.json")
 
 
-def _problem(refusal: Refusal) -> Response:
+def _problem(refusal: answers.Refusal) -> Response:
     return JSONResponse(refusal.problem, refusal.status, refusal.headers, media_type=PROBLEM)
 
 
@@ -438,7 +272,7 @@ class OwnHost:
         """Answer one request."""
         if scope["type"] == "http" and dict(scope["headers"]).get(b"host") not in self._hosts:
             problem = {"title": "These pages are at 127.0.0.1 alone.", "status": 421}
-            await _problem(Refusal(problem, {}))(scope, receive, send)
+            await _problem(answers.Refusal(problem, {}))(scope, receive, send)
             return
         await self._app(scope, receive, send)
 
@@ -455,11 +289,11 @@ class Watched:
     app : ASGIApp
     pages : Pages
         Show an error where a page was asked for.
-    refusals : Refusals
+    refusals : answers.Refusals
         Count bodies that were not taken.
     """
 
-    def __init__(self, app: ASGIApp, pages: Pages, refusals: Refusals) -> None:
+    def __init__(self, app: ASGIApp, pages: Pages, refusals: answers.Refusals) -> None:
         self._app, self._pages, self._refusals = app, pages, refusals
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -488,7 +322,7 @@ class Watched:
                 fault = _place_of(error)
             if not status:
                 problem = {"title": "The server failed; its log has the details.", "status": 500}
-                failed = Refusal(problem, {})
+                failed = answers.Refusal(problem, {})
                 show = _problem if is_api(scope["path"]) else self._pages.error
                 await show(failed)(scope, receive, sent)
         self._refusals.note(Request(scope), status)
@@ -513,4 +347,4 @@ def _log(scope: Scope, status: int, seconds: float, fault: str | None) -> None:
     }
     if fault is not None:
         line["error"] = fault
-    (LOG.info if fault is None else LOG.error)(json.dumps(line))
+    (answers.LOG.info if fault is None else answers.LOG.error)(json.dumps(line))

@@ -15,10 +15,9 @@ import numpy as np
 
 from ladderholdout.errors import LadderHoldoutError
 from ladderholdout.extras import needed
+from ladderholdout.guard import commands
 from ladderholdout.ledger.events import FAULTS
-from ladderholdout.remote.predictions import LONGEST_ID
 from ladderholdout.remote.tables import Table, cells_of, table_of
-from ladderholdout.remote.wire import not_read
 from ladderholdout.server.space import Space
 from ladderholdout.vault.arrow import BATCH, DICTIONARY, SCHEMA, Damaged, messages
 from ladderholdout.vault.arrow import Table as ArrowTable
@@ -31,7 +30,7 @@ _FILE = b"ARROW1"
 _DESCRIPTION, _OF_A_COLUMN = 2**14, 2**10
 _MESSAGES, _ROWS_OF_ONE = 1000, 64  # so many messages, and one more for so many rows
 _WIDEST = 16  # bytes of a value: decimals, and the places of texts
-_LONGEST = LONGEST_ID + 1  # characters of a text: longer ones are no ids
+_LONGEST = commands.LONGEST_ID + 1  # characters of a text: longer ones are no ids
 _VIEWS = "string_view"
 # Types by their number in Schema.fbs: whole numbers, fractions, texts, booleans, decimals, and
 # texts in two other layouts. Nothing that has other columns within it, or rows without bytes.
@@ -72,7 +71,7 @@ def table_in(data: bytes, space: Space) -> Table:
         raise
     # Notes of pandas on an index are JSON, which may be of any form.
     except (pyarrow.ArrowException, Damaged, struct.error, OSError, MemoryError, *FAULTS):
-        raise not_read("predictions", _FORMS) from None
+        raise commands.not_read("predictions", _FORMS) from None
 
 
 def _is_text(kind: pyarrow.DataType) -> bool:
@@ -88,7 +87,7 @@ def _check_views(column: pyarrow.ChunkedArray, size: int) -> None:
             lengths = np.frombuffer(views, dtype="<i4", count=views.size // 4)[::4]
             long += int(np.maximum(lengths, 0).sum(dtype=np.int64))
     if long > 4 * size + 2**16:
-        raise not_read("predictions", _FORMS)
+        raise commands.not_read("predictions", _FORMS)
 
 
 def _parts(column: pyarrow.ChunkedArray) -> list[pyarrow.Array]:
@@ -110,7 +109,7 @@ def _values(column: pyarrow.ChunkedArray, space: Space) -> Sequence[Any]:
         import pyarrow
 
     if column.null_count:
-        raise not_read("predictions", "without missing values")
+        raise commands.not_read("predictions", "without missing values")
     if hasattr(column.type, "value_type"):
         known = {
             _place(part): _values(pyarrow.chunked_array([part]), space) for part in _parts(column)
@@ -141,10 +140,10 @@ def _check(view: memoryview, space: Space) -> None:
             _check_schema(message.header, space)
             continue
         if message.kind not in (BATCH, DICTIONARY) or number > most:
-            raise not_read("predictions", _FORMS)
+            raise commands.not_read("predictions", _FORMS)
         # A dictionary that grows would be kept once for each batch between.
         if message.kind == DICTIONARY and message.header.number(2, "<B"):
-            raise not_read("predictions", _FORMS)
+            raise commands.not_read("predictions", _FORMS)
         batch = message.batch()
         made += _made(batch, message.body, 4 * (space.columns + 2))
         length = max(batch.number(0, "<q"), 0)
@@ -155,7 +154,9 @@ def _check(view: memoryview, space: Space) -> None:
         if rows > space.rows:
             space.check_rows(rows)
         if named > 2 * space.rows + 2**10 or made > space_for:
-            raise not_read("predictions", f"{_FORMS}, a value for each of {space.rows} rows")
+            raise commands.not_read(
+                "predictions", f"{_FORMS}, a value for each of {space.rows} rows"
+            )
 
 
 def _check_schema(schema: ArrowTable, space: Space) -> None:
@@ -165,7 +166,7 @@ def _check_schema(schema: ArrowTable, space: Space) -> None:
     simple = all(each.number(2, "<B") in _SIMPLE and not each.count(5) for each in fields)
     notes = (schema.count(2), *(each.count(6) for each in fields))
     if not simple or any(count > _LABELS for count in notes):
-        raise not_read("predictions", _FORMS)
+        raise commands.not_read("predictions", _FORMS)
 
 
 def _made(batch: ArrowTable, body: memoryview, most: int) -> int:
@@ -174,12 +175,12 @@ def _made(batch: ArrowTable, body: memoryview, most: int) -> int:
         return 0
     start, count = batch.vector(2)
     if count > most:
-        raise not_read("predictions", _FORMS)
+        raise commands.not_read("predictions", _FORMS)
     made = 0
     for part in range(count):
         offset, length = struct.unpack_from("<qq", batch.data, start + 16 * part)
         if length > 0:
             if not 0 <= offset <= len(body) - 8:
-                raise not_read("predictions", _FORMS)
+                raise commands.not_read("predictions", _FORMS)
             made += max(struct.unpack_from("<q", body, offset)[0], 0)
     return made

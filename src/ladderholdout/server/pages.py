@@ -6,29 +6,24 @@ They work without JavaScript, and show what the API answers. Nothing in them is 
 # No deferred annotations here: FastAPI reads those of functions within functions.
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping
 from importlib import resources
 from typing import Annotated, Any, TypeAlias
 from urllib.parse import quote, urlencode, urlsplit
 from uuid import uuid4
 
-from ladderholdout.errors import (
-    HoldoutConflict,
-    InvalidArgument,
-    LadderHoldoutError,
-    UnknownHoldout,
-    printable,
-)
+from ladderholdout import errors
+from ladderholdout.errors import printable
 from ladderholdout.extras import needed
-from ladderholdout.guard import Status, Submission, origin_of, picture_of
+from ladderholdout.guard import Status, Submission, commands, origin_of, picture_of
+from ladderholdout.leaderboard import commands as boards
 from ladderholdout.leaderboard.standings import BOARD
 from ladderholdout.ledger.fold import parted_name
 from ladderholdout.pictures import number
-from ladderholdout.server.accounts import ROLES, accounts_of
-from ladderholdout.server.answers import Refusal, of_forms, read_body, refused
-from ladderholdout.server.bodies import MOST_OF_A_FORM, Form, checked, form_in, upload_in
-from ladderholdout.server.operations import OPERATIONS, Operation
-from ladderholdout.server.refusals import Refusals
+from ladderholdout.server import accounts as of_accounts
+from ladderholdout.server import bodies
+from ladderholdout.server.answers import Refusal, Refusals, of_forms, read_body, refused
 from ladderholdout.server.sessions import LIFE, Gate, Session
 from ladderholdout.server.space import Space
 from ladderholdout.server.views import REPORT, NotThere, View
@@ -48,7 +43,7 @@ _MOST_CLASSES = 20
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 # A report is one file with styles of its own, and runs nothing.
 _REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
-_SHOWN_ON_THE_PAGE = (InvalidArgument, HoldoutConflict, UnknownHoldout)
+_SHOWN_ON_THE_PAGE = (errors.InvalidArgument, errors.HoldoutConflict, errors.UnknownHoldout)
 
 
 Route: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -161,7 +156,7 @@ def add_docs(app: FastAPI, pages: Pages) -> None:
     def docs() -> Response:
         api = app.openapi()
         operations = [
-            (method.upper(), path, described.get("description", ""))
+            (method.upper(), path, described.get("description") or described.get("summary", ""))
             for path, methods in api["paths"].items()
             for method, described in methods.items()
         ]
@@ -204,19 +199,21 @@ def add_pages(app: FastAPI, gate: Gate, most: int, refusals: Refusals) -> Pages:
 
     Seen = Annotated[View, Depends(view_of)]
 
-    async def sent(request: Request, session: Session, largest: int = MOST_OF_A_FORM) -> Form:
+    async def sent(
+        request: Request, session: Session, largest: int = bodies.MOST_OF_A_FORM
+    ) -> bodies.Form:
         _check_origin(request)
         refusals.check(request)
         body = await read_body(request, min(most, largest), most)
-        form = form_in(body.data, request.headers.get("content-type", ""))
+        form = bodies.form_in(body.data, request.headers.get("content-type", ""))
         if not session.takes(form.fields.get("form_token", "")):
             raise HTTPException(403, _OF_ANOTHER_PAGE)
         return form
 
-    async def form_of_visitor(request: Request, session: Visit) -> Form:
+    async def form_of_visitor(request: Request, session: Visit) -> bodies.Form:
         return await sent(request, session)
 
-    async def form_of_person(request: Request, session: Signed) -> Form:
+    async def form_of_person(request: Request, session: Signed) -> bodies.Form:
         return await sent(request, session)
 
     def space_of(view: Seen) -> Space:
@@ -224,11 +221,11 @@ def add_pages(app: FastAPI, gate: Gate, most: int, refusals: Refusals) -> Pages:
 
     async def form_with_file(
         request: Request, session: Signed, space: Annotated[Space, Depends(space_of)]
-    ) -> Form:
-        return await sent(request, session, space.largest + MOST_OF_A_FORM)
+    ) -> bodies.Form:
+        return await sent(request, session, space.largest + bodies.MOST_OF_A_FORM)
 
-    Sent = Annotated[Form, Depends(form_of_person)]
-    Upload = Annotated[Form, Depends(form_with_file)]
+    Filled = Annotated[bodies.Form, Depends(form_of_person)]
+    Upload = Annotated[bodies.Form, Depends(form_with_file)]
 
     def page(path: str, method: str = "GET") -> Route:
         return app.api_route(path, methods=[method], include_in_schema=False)
@@ -259,7 +256,7 @@ def add_pages(app: FastAPI, gate: Gate, most: int, refusals: Refusals) -> Pages:
         def enter(
             request: Request,
             session: Visit,
-            form: Annotated[Form, Depends(form_of_visitor)],
+            form: Annotated[bodies.Form, Depends(form_of_visitor)],
         ) -> Response:
             to = _inside(form.fields.get("next", "/"))
             entered = gate.enter(session.cookie, form.fields.get("token", "").strip())
@@ -278,7 +275,7 @@ def add_pages(app: FastAPI, gate: Gate, most: int, refusals: Refusals) -> Pages:
             return pages.keep(pages.show("moving.html", None, to="/"), entered, request)
 
     @page("/sign-out", "POST")
-    def sign_out(session: Signed, form: Sent) -> Response:
+    def sign_out(session: Signed, form: Filled) -> Response:
         gate.leave(session.cookie)
         answer = RedirectResponse("/sign-in" if gate.port is None else "/", 303)
         answer.delete_cookie(gate.cookie, httponly=True, samesite="strict")
@@ -313,10 +310,14 @@ def add_pages(app: FastAPI, gate: Gate, most: int, refusals: Refusals) -> Pages:
 
     # -- what is asked for ---------------------------------------------------------------
 
-    def board(session: Session, view: View, error: LadderHoldoutError | None = None) -> Response:
+    def board(
+        session: Session, view: View, error: errors.LadderHoldoutError | None = None
+    ) -> Response:
         return pages.show("leaderboard.html", session, _status(error), **_board(view, error))
 
-    def managed(session: Session, view: View, error: LadderHoldoutError | None = None) -> Response:
+    def managed(
+        session: Session, view: View, error: errors.LadderHoldoutError | None = None
+    ) -> Response:
         return pages.show("manage.html", session, _status(error), **_managed(view, error))
 
     def shown(session: Session, view: View, before: int = 0, **notice: Any) -> Response:
@@ -324,54 +325,58 @@ def add_pages(app: FastAPI, gate: Gate, most: int, refusals: Refusals) -> Pages:
         return pages.show("holdout.html", session, _status(content["error"]), **content)
 
     def form(
-        name: str,
+        kind: type[commands.Command[Any]],
+        path: str,
         done: Callable[[Session, View, Any], Response],
         refused_on: Callable[..., Response] = shown,
     ) -> None:
-        """Add the form of an operation, with the page after it and the page that shows an error."""
-        asked = OPERATIONS[name]
+        """Add the form of a command, with the page after it and the page that shows an error."""
 
-        def send(session: Signed, view: Seen, sent: Sent) -> Response:
-            _require(view, name)
+        def send(session: Signed, view: Seen, sent: Filled) -> Response:
+            _require(view, kind.word)
             try:
-                answer = asked.does(view, **_fields(asked, sent.fields))
+                answer = view.execute(_filled(kind, sent.fields))
             except _SHOWN_ON_THE_PAGE as error:
                 return refused_on(session, view, error=error)
             return done(session, view, answer)
 
-        page("/holdouts/{name:path}" + asked.path, "POST")(send)
+        page("/holdouts/{name:path}/" + path, "POST")(send)
 
-    form("work_out", lambda session, view, answer: _to(view, "#certificate"))
-    form("reveal", lambda session, view, answer: _to(view))
-    form("retire", lambda session, view, answer: _to(view), managed)
-    form("close_round", lambda session, view, answer: _to(view, "leaderboard"), board)
-    form("hold_finals", lambda session, view, answer: _to(view, "leaderboard#finals"), board)
+    form(commands.Certify, "certificate", lambda session, view, answer: _to(view, "#certificate"))
+    form(commands.Reveal, "reveal", lambda session, view, answer: _to(view))
+    form(commands.Retire, "retirement", lambda session, view, answer: _to(view), managed)
+    after_round: Any = lambda session, view, answer: _to(view, "leaderboard")  # noqa: E731
+    form(boards.CloseRound, "round/closing", after_round, board)
+    after_finals: Any = lambda session, view, answer: _to(view, "leaderboard#finals")  # noqa: E731
+    form(boards.HoldFinals, "finals", after_finals, board)
     form(
+        commands.Estimate,
         "estimate",
         lambda session, view, answer: shown(session, view, estimate=answer, estimate_asked=True),
     )
 
     @page("/holdouts/{name:path}/accounts", "POST")
-    def accounts(session: Signed, view: Seen, form: Sent) -> Response:
+    def accounts(session: Signed, view: Seen, form: Filled) -> Response:
         _require(view, "accounts")
         try:
-            asked = OPERATIONS.get(form.fields.get("action", ""))
-            if asked is None or asked.tag != "accounts" or asked.model is None:
-                raise InvalidArgument("action", "one of the page", "another")
-            answer = asked.does(view, **_fields(asked, form.fields))
+            kind = commands.COMMANDS.get(form.fields.get("action", ""))
+            if kind is None or kind.__module__ != of_accounts.__name__:
+                raise errors.InvalidArgument("action", "one of the page", "another")
+            answer = view.execute(_filled(kind, form.fields))
         except _SHOWN_ON_THE_PAGE as error:
             return managed(session, view, error)
-        if "token" not in answer:
+        if not isinstance(answer, of_accounts.Token):
             return _to(view, "manage")
         return pages.show("token.html", session, issued=answer, **_of(view))
 
     @page("/holdouts/{name:path}/withdrawals", "POST")
-    def withdraw(session: Signed, view: Seen, form: Sent) -> Response:
+    def withdraw(session: Signed, view: Seen, form: Filled) -> Response:
         _require(view, "withdraw")
         place = form.fields.get("submission", "")
         content = _submission(view, place)
         try:
-            done = view.withdraw(content["line"]["number"], form.fields.get("reason", ""))
+            number, reason = content["line"]["number"], form.fields.get("reason", "")
+            done = view.execute(commands.Withdraw(submission=number, reason=reason))
         except _SHOWN_ON_THE_PAGE as error:
             content |= {"error": error}
             return pages.show("submission.html", session, _status(error), **content)
@@ -379,17 +384,16 @@ def add_pages(app: FastAPI, gate: Gate, most: int, refusals: Refusals) -> Pages:
 
     @page("/holdouts/{name:path}/submissions", "POST")
     def submit(session: Signed, view: Seen, form: Upload) -> Response:
-        _require(view, "collect" if view.by_rounds else "submit")
-        key = form.fields.get("key", "") or uuid4().hex
+        kind = boards.Collect if view.by_rounds else commands.Submit
+        _require(view, kind.word)
         try:
             view.check_block(form.fields.get("block"))
-            if view.by_rounds:
-                view.collect(_asked(view, form), key)
-                return _to(view, "leaderboard")
-            release = view.submit(_asked(view, form), key)
+            answer = view.execute(_asked(view, kind, form))
         except _SHOWN_ON_THE_PAGE as error:
             return shown(session, view, error=error)
-        return _to(view, f"submissions/{release.submission}")
+        if view.by_rounds:
+            return _to(view, "leaderboard")
+        return _to(view, f"submissions/{answer.submission}")
 
     @page("/holdouts/{name:path}")
     def holdout(session: Signed, view: Seen, before: int = 0) -> Response:
@@ -433,7 +437,7 @@ def _require(view: View, name: str) -> None:
         raise NotThere
 
 
-def _status(error: LadderHoldoutError | None) -> int:
+def _status(error: errors.LadderHoldoutError | None) -> int:
     """Return the status of a page that shows an error, or none."""
     return 200 if error is None else refused(error).status
 
@@ -450,29 +454,27 @@ def address(view: View, part: str = "") -> str:
     return page + (f"?{urlencode(view.chosen)}" if view.chosen else "") + mark + fragment
 
 
-def _asked(view: View, form: Form) -> Any:
+def _asked(view: View, kind: type[commands.Command[Any]], form: bodies.Form) -> Any:
     """Read the predictions of a form."""
     if not form.file:
-        raise InvalidArgument("predictions", "a .csv, .npy or .arrow file", "no file")
+        raise errors.InvalidArgument("predictions", "a .csv, .npy or .arrow file", "no file")
     note = form.fields.get("note", "").strip()
     if len(note) > _LONGEST_NOTE:
-        raise InvalidArgument("note", f"at most {_LONGEST_NOTE} characters", "more")
+        raise errors.InvalidArgument("note", f"at most {_LONGEST_NOTE} characters", "more")
     context = {"file": printable(form.file_name, longest=_LONGEST_CELL)} if form.file_name else {}
     context |= {"note": note} if note else {}
-    ids = form.fields.get("ids", "").strip() or None
-    return upload_in(form.file, view.wanted, context, Space.of(view.ladder), ids)
+    stated = {"context": json.dumps(context), "key": form.fields.get("key") or uuid4().hex}
+    if ids := form.fields.get("ids", "").strip():
+        stated["ids"] = ids
+    sent = bodies.Sent(form.file, bodies.upload_media(form.file), stated)
+    return bodies.command_in(kind, sent, lambda: Space.of(view.ladder), view.wanted)
 
 
-def _fields(asked: Operation, texts: Mapping[str, str]) -> dict[str, Any]:
-    """Return the fields of a form; an empty text is left out where an operation allows that."""
-    if asked.model is None:
-        return {}
-    stated = {}
-    for name, field in asked.model.model_fields.items():
-        text = texts.get(name, "").strip()
-        if text or field.is_required():
-            stated[name] = text
-    return dict(checked(asked.model, stated, strict=False))
+def _filled(kind: type[commands.Command[Any]], texts: Mapping[str, str]) -> Any:
+    """Return the command of a form; an empty text is left out."""
+    stated = {name: texts.get(name, "").strip() for name in commands.names_of(kind)}
+    texts = {name: text for name, text in stated.items() if text}
+    return commands.checked(kind, texts, commands.Reading(texts=True))
 
 
 # -- content ------------------------------------------------------------------------------
@@ -486,8 +488,8 @@ def _of(view: View) -> dict[str, Any]:
 def _line(view: View) -> dict[str, Any]:
     """Return a line of the list; one that cannot be read has the reason."""
     try:
-        status, why = view.status(), None
-    except LadderHoldoutError as error:
+        status, why = view.execute(commands.Status()), None
+    except errors.LadderHoldoutError as error:
         status, why = None, str(error)
     # The ladder that holds the rules of a leaderboard is empty: its ranks are elsewhere.
     of_board = status is not None and status.account == BOARD
@@ -496,7 +498,7 @@ def _line(view: View) -> dict[str, Any]:
 
 
 def _holdout(view: View, before: int) -> dict[str, Any]:
-    status = view.status()
+    status = view.execute(commands.Status())
     total = status.submissions
     end = min(before - 1, total) if before > 0 else total
     start = max(0, end - _LINES)
@@ -510,9 +512,9 @@ def _holdout(view: View, before: int) -> dict[str, Any]:
     return _of(view) | {
         "status": status,
         "whole": parted_name(view.name)[0],
-        "health": view.health(_MORE, None),
+        "health": view.execute(commands.Health(more=_MORE)),
         "certificate": certificate,
-        "possible": possible and "work_out" in view.may,
+        "possible": possible and "certify" in view.may,
         "lines": list(map(_shown, reversed(lines))),
         "older": start + 1 if start else None,
         "newer": end < total,
@@ -550,7 +552,7 @@ def _submission(view: View, place: str) -> dict[str, Any]:
     entries = view.ladder.history(int(place) - 1, 1)
     if not entries or entries[0].number != int(place):
         raise NotThere
-    status, line = view.status(), _shown(entries[0])
+    status, line = view.execute(commands.Status()), _shown(entries[0])
     return _of(view) | {
         "line": line,
         "status": status,
@@ -587,9 +589,9 @@ def _meaning(line: Mapping[str, Any], status: Status) -> str:
     return f"{meaning} They are not the incumbent any more: {now}."
 
 
-def _board(view: View, error: LadderHoldoutError | None) -> dict[str, Any]:
+def _board(view: View, error: errors.LadderHoldoutError | None) -> dict[str, Any]:
     """Return what the page of a leaderboard shows."""
-    board, finals = view.leaderboard(), view.finals()["finals"]
+    board, finals = view.execute(boards.Leaderboard()), view.execute(boards.Finals())
     latest = finals[-1] if finals else None
     # Finals show more of the ranks than the certificates of the board do.
     picture = None if latest is None and not board.rows else (latest or board).picture()
@@ -597,7 +599,7 @@ def _board(view: View, error: LadderHoldoutError | None) -> dict[str, Any]:
         "board": board,
         "finals": latest,
         "earlier": len(finals) - 1,
-        "rounds": view.open_round() if view.by_rounds else None,
+        "rounds": view.execute(boards.Round()) if view.by_rounds else None,
         "error": error and of_forms(error),
         "wide": picture and Markup(picture.svg(680, "wide")),
         "narrow": picture and Markup(picture.svg(330, "narrow")),
@@ -605,11 +607,11 @@ def _board(view: View, error: LadderHoldoutError | None) -> dict[str, Any]:
     }
 
 
-def _managed(view: View, error: LadderHoldoutError | None = None) -> dict[str, Any]:
+def _managed(view: View, error: errors.LadderHoldoutError | None = None) -> dict[str, Any]:
     """Return what the owner's page shows."""
     return _of(view) | {
-        "accounts": accounts_of(view.url, view.name),
-        "roles": ROLES,
+        "accounts": view.execute(of_accounts.Accounts()),
+        "roles": of_accounts.ROLES,
         "retired": view.ladder.state().retired,
         "error": error and of_forms(error),
     }

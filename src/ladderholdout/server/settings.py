@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import os
 import tomllib
 from collections import ChainMap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +15,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.ledger.place import is_memory, is_server, resolve_url
-from ladderholdout.process import FILES_ARE_SHARED
+from ladderholdout.metrics import Metric
+from ladderholdout.process import FILES_ARE_SHARED, is_writable_to_others
 
 PREFIX = "LADDERHOLDOUT_SERVE_"
 """Begins the names of environment variables, such as ``LADDERHOLDOUT_SERVE_PORT``.
@@ -183,3 +186,49 @@ def _toml(file: Path) -> dict[str, Any]:
         return tomllib.loads(file.read_text("utf-8"))
     except (OSError, ValueError):
         raise InvalidArgument("--config", "a TOML file that can be read", file) from None
+
+
+# -- metrics of the owner's own --------------------------------------------------------------
+
+_ALLOWED = "FILE.py:NAME, of a metric in a file that nobody else may write to"
+
+
+def metrics_in(places: Sequence[str]) -> Mapping[str, Metric]:
+    """Run files of the owner's, and return the metrics in them by their names.
+
+    Parameters
+    ----------
+    places : sequence of str
+        Each ``FILE.py:NAME``.
+
+    Raises
+    ------
+    InvalidArgument
+        There is no such file or metric, or others may write to the file.
+
+    Examples
+    --------
+    >>> metrics_in(())
+    {}
+    """
+    found = {}
+    for place in places:
+        file, _, name = place.rpartition(":")
+        metric = _run(Path(file)).get(name)
+        if not isinstance(metric, Metric):
+            raise InvalidArgument("metrics", _ALLOWED, repr(place))
+        found[metric.name] = metric
+    return found
+
+
+def _run(file: Path) -> dict[str, object]:
+    """Run a file, and return its names."""
+    spec = importlib.util.spec_from_file_location(f"ladderholdout_{file.stem}", file)
+    try:
+        if spec is None or spec.loader is None or is_writable_to_others(os.stat(file)):
+            raise InvalidArgument("metrics", _ALLOWED, str(file))
+    except OSError as fault:
+        raise InvalidArgument("metrics", _ALLOWED, f"{file}: {fault.strerror}") from None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return vars(module)

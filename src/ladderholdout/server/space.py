@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ladderholdout.errors import InvalidSubmission
-from ladderholdout.guard import OpenLadder
+from ladderholdout.guard import NamedPredictions, OpenLadder, commands
 from ladderholdout.metrics import ItemMetric
 
 _SMALL = 2**20  # bytes of a body that are taken whatever the holdout is
@@ -68,6 +68,16 @@ class Space:
     def largest(self) -> int:
         """How many bytes a body of one submission may have."""
         return _SMALL + self.rows * (_OF_A_ROW + _OF_A_CELL * self.columns + 12 * self.longest)
+
+    def read(self, value: Any) -> Any:
+        """Read the predictions of a command; refuse others than there is space for."""
+        if isinstance(value, Mapping):
+            return self.check_array(commands.unpacked(self.check_packed(value)))
+        if isinstance(value, list):
+            return self.check_list(value)
+        if not isinstance(value, np.ndarray | NamedPredictions):
+            raise commands.not_read("predictions", "a list")
+        return value
 
     def check_json(self, data: bytes, *, large: bool | None = None) -> None:
         """Refuse JSON of more values than one submission and its notes have.

@@ -1,108 +1,57 @@
-"""`View`, whose methods are the operations on a ladder, and who gets a view on which ladder.
-
-Whatever a view shows depends on labels through releases, certificates and corrected scores alone;
-raw scores do not come into it.
-"""
+"""`View`: a ladder of a holdout as somebody may use it, and who gets a view on which ladder."""
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any, TypeAlias, TypeVar
-from uuid import uuid4
+from typing import Any, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ladderholdout import identity as fp
 from ladderholdout.audit.report import page_of, record_of
 from ladderholdout.errors import HoldoutConflict, InvalidArgument
 from ladderholdout.guard import (
-    Comparison,
-    Decision,
-    Estimate,
-    Health,
+    STATED_BY,
     HoldoutSettings,
     LocalLadder,
-    Origin,
-    Release,
     ScoreCertificate,
     SeenGroups,
-    Status,
-    Withdrawn,
     by_first_order,
-    health_of,
+    commands,
     known_certificate,
     reopen_ladder,
-    without_others,
 )
 from ladderholdout.holdout import LadderHoldout
-from ladderholdout.leaderboard import Collected, Finals, Leaderboard
-from ladderholdout.leaderboard.rounds import due_of, round_shown
-from ladderholdout.leaderboard.standings import BOARD, Standings, start, team_ladder
+from ladderholdout.leaderboard import Leaderboard
+from ladderholdout.leaderboard import commands as boards
+from ladderholdout.leaderboard.standings import BOARD, start, team_ladder
 from ladderholdout.ledger import Ledger, shown
 from ladderholdout.ledger.fold import LadderRecord
 from ladderholdout.ledger.rules import rule_shown
 from ladderholdout.ledger.transaction import Transaction
 from ladderholdout.remote.predictions import Form
-from ladderholdout.server.accounts import (
-    AccountRecord,
-    Issued,
-    accounts_of,
-    add_account,
-    end_of,
-    holder_of,
-    home_of,
-    limit_account,
-    revoke_token,
-    rotate_token,
-)
-from ladderholdout.server.bodies import Asked
-from ladderholdout.server.metrics import metrics_in
-from ladderholdout.server.operations import (
-    A_BATCH,
-    A_CANDIDATE,
-    A_SUBMISSION,
-    ANALYST,
-    ANYONE,
-    COMPARED,
-    HASHES,
-    OPERATIONS,
-    OWNER,
-    SUBMITTING,
-    AccountName,
-    Added,
-    Confirmed,
-    FoundRows,
-    HeldFinals,
-    Limited,
-    Rotated,
-    Sign,
-    Withdrawal,
-    of_training,
-    operation,
-    signed,
-    training_note,
-)
-from ladderholdout.server.settings import ServerSettings
+from ladderholdout.server import accounts
+from ladderholdout.server.accounts import AccountRecord
+from ladderholdout.server.redaction import Reader, training_note
+from ladderholdout.server.settings import ServerSettings, metrics_in
 
-LONGEST_SIGN = 100
 REPORT = "report"
-"""What the owner of a ledger may see besides all operations, on the machine of the ledger."""
+"""What the owner of a ledger may see besides all commands, on the machine of the ledger."""
 
-_QUERIES = frozenset({"submit", "decide", "compare", "work_out", "estimate", "reveal"})
-_OF_ROUNDS = {"open_round", "collect", "close_round"}
+MOST_SIGNS = 5
+_QUERIES = frozenset({"submit", "decide", "compare", "certify", "estimate", "reveal"})
+_OF_ROUNDS = {"round", "collect", "close_round"}
 _NOT_SERVED = {
-    "share_rows": "the rows",
-    "allow_comparisons": "comparisons",
-    "allow_estimates": "corrected scores",
-    "allow_reveals": "the scores of a ladder that shows improvements alone",
+    "share_rows": ("rows", "the rows"),
+    "allow_comparisons": ("compare", "comparisons"),
+    "allow_estimates": ("estimate", "corrected scores"),
+    "allow_reveals": ("reveal", "the scores of a ladder that shows improvements alone"),
 }
-
-R = TypeVar("R", ScoreCertificate, Estimate)
+_CONFIRMED = {
+    "retire": "A retired holdout takes no more submissions.",
+    "close_round": "All that waits is answered.",
+    "hold_finals": "Finals show how entries do on the reserve, once.",
+}
 
 
 class NotThere(Exception):
@@ -112,9 +61,6 @@ class NotThere(Exception):
 @dataclass(frozen=True)
 class View:
     """One ladder of a holdout, as an account of a server or the owner of a ledger may use it.
-
-    Its methods are what may be asked for: `operation` enters them into the list from which the API
-    and the pages are made, which also ask whether the role may (`may`).
 
     Attributes
     ----------
@@ -176,402 +122,58 @@ class View:
         return self.ladder.read(find)
 
     @cached_property
-    def may(self) -> frozenset[str]:
-        """The names of the operations that pages offer: by the role, the settings and the ladder.
-
-        To the ladder that holds the rules of a leaderboard nobody submits.
-        """
-        if self.account is None:
-            names = {REPORT, *OPERATIONS}
-        else:
-            names = {name for name, known in OPERATIONS.items() if self.role in known.roles}
-        if self.chosen.get("account", BOARD) == BOARD and self.role != "analyst":
-            names -= _QUERIES
-        withheld = {name for name, known in OPERATIONS.items() if not self._allows(known.setting)}
-        if self.board is None:
-            withheld |= {"leaderboard", "finals", "hold_finals"}
-        withheld |= {"submit", "submit_batch"} if self.by_rounds else _OF_ROUNDS
-        return frozenset(names - withheld)
-
-    # -- the holdout ------------------------------------------------------------------
-
-    def listed(self) -> dict[str, Any]:
-        """Describe the holdout in a line of a list."""
-        return {
-            "name": self.name,
-            "n": self.ladder.facts.n,
-            "metric": self.ladder.metric.name,
-            "role": self.role,
-            "account": self.holder,
-            "retired": self.ladder.state().retired,
-        }
-
-    @operation("GET", "/rows", "holdouts", ANYONE, setting="share_rows")
-    def rows(self) -> Any:
-        """Send the features without labels, where the owner shares them."""
-        self._check_allowed("share_rows")
-        return self.ladder.rows().X
-
-    @operation("POST", "/rows/order", "holdouts", ANALYST, openapi=HASHES)
-    def order(self, hashes: NDArray[Any]) -> NDArray[np.int64]:
-        """Return where each row of the holdout is among somebody's own, by hashes of these."""
-        known = fp.row_hashes(self.ladder.rows().X)
-        # Of rows with equal features the first is taken for the first.
-        order = fp.placed(known, hashes)
-        if order is None:
-            raise InvalidArgument(
-                "X",
-                f"the {len(known)} rows of the holdout, in any order",
-                "others, or some of them with other values",
-                "Give the rows with the features that were registered, or leave X out where the "
-                "owner shares them.",
-            )
-        return order
-
-    @operation("GET", "/rows/groups", "holdouts", ANALYST, setting="share_rows")
-    def group_names(self) -> NDArray[Any]:
-        """Send a hash of each group of the rows, where the owner shares the rows."""
-        self._check_allowed("share_rows")
-        known = self.ladder.rows().groups
-        return np.zeros(0, dtype=np.uint64) if known is None else known
-
-    @operation("POST", "/overlaps", "holdouts", ANALYST, name="overlaps", model=FoundRows)
-    def note_overlap(self, rows: int) -> None:
-        """Note that rows of the holdout are among the training rows: {"rows": count}."""
-        n = self.ladder.facts.n
-        if not 1 <= rows <= n:
-            raise InvalidArgument("rows", f"a number from 1 to {n}", rows)
-        self.ladder.note(training_note(self.holder, rows))
-
-    @operation("POST", "/groups", "holdouts", ANALYST, name="groups", model=Sign)
-    def note_groups(self, by: str) -> None:
-        """Note what showed that the rows come in groups: {"by": text}."""
-        if not 1 <= len(by) <= LONGEST_SIGN:
-            allowed = f"a text of 1 to {LONGEST_SIGN} characters"
-            raise InvalidArgument("by", allowed, f"one of {len(by)}")
-        known = self.ladder.read(lambda tx, it: tx.fold(it.holdout_id).grouped(withdrawn=True))
-        self.ladder.note(SeenGroups(signed(by, self.holder, known)))
-
-    # -- submissions ------------------------------------------------------------------
-
-    def wanted(self) -> Form:
-        """Return what predictions have to be for the ladder."""
-        facts = self.ladder.facts
-        return Form(self.ladder.metric, facts.n, facts.classes, self.ladder.state().has_ids)
-
-    @operation("POST", "/submissions", "submissions", SUBMITTING, openapi=A_SUBMISSION)
-    def submit(self, asked: Asked, key: str | None) -> Release:
-        """Submit predictions for the rows: in the order of the first registration, or with ids."""
-        self._check_answers_at_once()
-        self._check_names_whom()
-        return self.ladder.submit(asked.predictions, self._origin(asked, key))
-
-    @operation("POST", "/decisions", "submissions", ANALYST, openapi=A_CANDIDATE)
-    def decide(self, asked: Asked, key: str | None) -> Decision:
-        """Submit predictions to a gate, and return whether they may replace the incumbent."""
-        self._check_answers_at_once()
-        origin = replace(self._origin(asked, key), margin=asked.margin, baseline=asked.baseline)
-        return self.ladder.decide(asked.predictions, origin)
-
-    @operation("POST", "/batches", "submissions", ANALYST, openapi=A_BATCH)
-    def submit_batch(self, batch: Sequence[Asked], key: str | None) -> dict[str, Any]:
-        """Submit several sets of predictions, all fixed before feedback on any of them."""
-        self._check_answers_at_once()
-        key, ladder = key or uuid4().hex, self.ladder
-        # Refused as a whole, or taken as a whole.
-        fixed = [ladder.fix(asked.predictions) for asked in batch]
-        # Under the same key, other predictions are another batch: they may know the answers.
-        name = hashlib.sha256(f"batch {ladder.facts.account} {key}".encode())
-        for predictions in fixed:
-            values = predictions.values
-            name.update((values.astype(str) if values.dtype.kind == "O" else values).tobytes())
-        origins = [self._origin(asked, f"{key} {place}") for place, asked in enumerate(batch, 1)]
-        return {"releases": list(ladder.submit_batch(name.hexdigest()[:32], fixed, origins))}
-
-    def _origin(self, asked: Asked, key: str | None) -> Origin:
-        """Return where a submission comes from; its key is brought to a length that fits."""
-        if key is not None:
-            key = hashlib.sha256(f"http {key}".encode(errors="surrogateescape")).hexdigest()
-        return Origin(search=asked.search, key=key, context=asked.context, per_day=self.per_day)
-
-    @operation("GET", "/submissions", "submissions", ANYONE, any_ladder=True)
-    def history(self, after: int, limit: int, search: str | None) -> dict[str, Any]:
-        """List submissions and what was released after each."""
-        state, submissions = self.ladder.state(), self.ladder.history(after, limit, search=search)
-        return {
-            "submissions": submissions,
-            "total": state.submissions,
-            "incumbent": state.incumbent,
-        }
-
-    # -- results ----------------------------------------------------------------------
-
-    @operation("GET", "/status", "results", ANYONE, any_ladder=True)
-    def status(self) -> Status:
-        """Return the released score, its certificate, and how much was asked."""
-        status = self.ladder.status()
-        if self.account is None:
-            return status
-        ladders = status.ladders
-        if self.role == "analyst":
-            ladders = ((status.account, status.ladder, status.submissions),)
-        return replace(
-            status,
-            ledger="",
-            ladders=ladders,
-            sharing=(),
-            overlaps=of_training(status.overlaps, self.holder if self.role == "analyst" else None),
-            certificate=self._without_names(status.certificate),
-            estimate=status.estimate and self._without_names(status.estimate),
-        )
-
-    @operation("GET", "/health", "results", ANYONE, any_ladder=True)
-    def health(self, more: int, spent_at: float | None) -> Health:
-        """Return how used up the holdout is: the width of the certificate, now and later."""
-        found = health_of(self.ladder, more, spent_at)
-        return replace(found, reason=self._cleaned(found.reason) or "")
-
-    @operation("GET", "/certificate", "results", ANYONE, any_ladder=True)
-    def certificate(self) -> ScoreCertificate:
-        """Return the interval for the true score of the incumbent that is on record."""
-        return self.known_certificate()[0]
-
-    def known_certificate(self) -> tuple[ScoreCertificate, bool]:
-        """Return the certificate on record, and whether `work_out` would put one there."""
-        known, possible = known_certificate(self.ladder)
-        return self._without_names(known), possible
-
-    @operation("POST", "/certificate", "results", ANALYST | OWNER, any_ladder=True)
-    def work_out(self) -> ScoreCertificate:
-        """Work out that interval, put it on record where it has a price, and return it."""
-        return self._without_names(self.ladder.certificate(None))
-
-    @operation("POST", "/estimate", "results", ANALYST, setting="allow_estimates")
-    def estimate(self) -> Estimate:
-        """Correct the incumbent's score for its selection in a batch, where the owner allows it."""
-        self._check_allowed("allow_estimates")
-        return self._without_names(self.ladder.estimate())
-
-    @operation("POST", "/reveal", "results", ANALYST, setting="allow_reveals")
-    def reveal(self) -> dict[str, Any]:
-        """Show the score of a ladder that releases none, where the owner allows it."""
-        self._check_allowed("allow_reveals")
-        return {"score": self.ladder.reveal()}
-
-    @operation(
-        "POST", "/comparisons", "results", ANALYST, setting="allow_comparisons", openapi=COMPARED
-    )
-    def compare(self, first: Any, second: Any) -> Comparison:
-        """Compare two models, each the number of a submission or predictions."""
-        self._check_allowed("allow_comparisons")
-        return self.ladder.compare(first, second, None, self.per_day)
-
-    @operation("GET", "/leaderboard", "results", ANYONE)
-    def leaderboard(self) -> Standings:
-        """Rank the accounts by their released scores."""
-        return self._open_board().standings()
-
-    def _open_board(self) -> Leaderboard:
-        if self.board is None:
-            raise HoldoutConflict(
-                "This holdout has no leaderboard. Its owner starts one with the rows, "
-                "Leaderboard(X, y, name=...), before accounts are added."
-            )
-        return Leaderboard.open(
-            self.name, scoring=self.ladder.metric, ladder=self.board, ledger=self.url
-        )
-
-    @cached_property
     def by_rounds(self) -> bool:
         """Whether the account submits to a leaderboard that answers by rounds."""
         if self.board is None or self.ladder.facts.ladder != self.board:
             return False
         return self._open_board().by_rounds
 
-    def _check_names_whom(self) -> None:
-        """Refuse a submission of a host that does not name whose it is."""
-        if self.role == "host" and self.ladder.facts.account == BOARD:
-            allowed = f"the name of a participant, other than {BOARD!r}"
-            raise InvalidArgument("account", allowed, "none", "State it: ?account=NAME.")
+    @cached_property
+    def may(self) -> frozenset[str]:
+        """The commands that pages offer: by the role, the settings and the ladder.
 
-    def _check_answers_at_once(self) -> None:
-        if self.by_rounds:
-            raise HoldoutConflict(
-                "This leaderboard answers by rounds: send predictions to POST /round, and read the "
-                "answers in the history once the round is closed."
-            )
+        To the ladder that holds the rules of a leaderboard nobody submits.
+        """
+        names = {word for word, kind in commands.COMMANDS.items() if self._may_ask(kind)}
+        if self.account is None:
+            names.add(REPORT)
+        if self.chosen.get("account", BOARD) == BOARD and self.role != "analyst":
+            names -= _QUERIES
+        if self.board is None:
+            names -= {"leaderboard", "finals", "hold_finals"}
+        return frozenset(names - ({"submit", "submit_batch"} if self.by_rounds else _OF_ROUNDS))
 
-    @operation("GET", "/round", "results", ANYONE)
-    def open_round(self) -> dict[str, Any]:
-        """Describe the open round of a leaderboard: how many submissions wait; and those before."""
-        board = self._open_board()
-        waiting, rounds = board.waiting(), board.rounds()
-        if rounds is None:
-            raise HoldoutConflict("This leaderboard answers at once, and has no rounds.")
-        return {
-            "round": rounds.number,
-            "since": rounds.since,
-            "due": due_of(rounds),
-            "waiting": sum(waiting.values()),
-            "of_account": waiting.get(self.ladder.facts.account, 0),
-            "closed": [round_shown(record, board.metric) for record in rounds.closed],
-        }
+    def wanted(self) -> Form:
+        """Return what predictions have to be for the ladder."""
+        facts = self.ladder.facts
+        return Form(self.ladder.metric, facts.n, facts.classes, self.ladder.state().has_ids)
 
-    @operation("POST", "/round", "submissions", SUBMITTING, openapi=A_SUBMISSION)
-    def collect(self, asked: Asked, key: str | None) -> Collected:
-        """Submit predictions to the open round of a leaderboard, whose end brings the answer."""
-        self._check_names_whom()
-        account, board = self.ladder.facts.account, self._open_board()
-        return board.collect(account, asked.predictions, self._origin(asked, key))
+    # -- commands -----------------------------------------------------------------------
 
-    @operation("POST", "/round/closing", "submissions", OWNER, model=Confirmed)
-    def close_round(self, name: str) -> dict[str, Any]:
-        """Answer what waits as one batch: {"name"}, the holdout's, to confirm it."""
-        self._confirm(name, "All that waits is answered.")
-        board = self._open_board()
-        closed = board.close_round()
-        return {"closed": closed and round_shown(closed.record, board.metric)}
+    def execute(self, command: commands.Command[Any]) -> Any:
+        """Do what a command asks for, and return what this account may see of the answer."""
+        self.check_role(type(command))
+        self._check_served(command.setting)
+        if command.word in _CONFIRMED and getattr(command, "name", self.name) != self.name:
+            allowed, why = "the name of the holdout, typed again", _CONFIRMED[command.word]
+            raise InvalidArgument("name", allowed + " to confirm it", "another text", why)
+        return self._shown(self._done(command), command)
 
-    @operation("GET", "/finals", "results", ANYONE)
-    def finals(self) -> dict[str, Any]:
-        """Return the finals that were held, oldest first: scores, sets of ranks and ties."""
-        return {"finals": self._open_board().finals_held()}
+    def check_role(self, kind: type[commands.Command[Any]]) -> None:
+        """Let there be nothing for an account whose role may not ask for this."""
+        if self.account is not None and self.role not in kind.roles:
+            raise NotThere
 
-    @operation("POST", "/finals", "results", OWNER, model=HeldFinals)
-    def hold_finals(
-        self,
-        name: str,
-        best: int | None,
-        entries: dict[str, int | list[int] | None] | None,
-        again: bool,
-    ) -> Finals:
-        """Hold finals: {"name", "best", "entries", "again"}; the name is to confirm it."""
-        self._confirm(name, "Finals show how entries do on the reserve, once.")
-        board = self._open_board()
-        if best is not None and entries is not None:
-            raise InvalidArgument("best", "left out with entries", best)
-        return board.finals(entries if best is None else best, again=again)
-
-    # -- what an owner does -------------------------------------------------------------
-
-    @operation("GET", "/accounts", "accounts", OWNER)
-    def accounts(self) -> dict[str, Any]:
-        """List the accounts on the holdout."""
-        return {"accounts": [*map(_account_shown, accounts_of(self.url, self.name))]}
-
-    @operation("POST", "/accounts", "accounts", OWNER, model=Added)
-    def add(
-        self,
-        account: str,
-        role: str,
-        per_day: int | None,
-        budget: int | None,
-        show: str | None,
-        expires: str | None,
-    ) -> dict[str, Any]:
-        """Add one: {"account", "role", "per_day", "budget", "show", "expires"}; shows its token."""
-        issued = add_account(
-            *(self.url, self.name, account, role),
-            per_day=per_day,
-            budget=budget,
-            show=show,
-            expires=end_of(expires),
-        )
-        return _token_shown(issued)
-
-    @operation("POST", "/accounts/rotate", "accounts", OWNER, model=Rotated)
-    def rotate(self, account: str, expires: str | None) -> dict[str, Any]:
-        """Give an account a new token, shown once: {"account", "expires"}."""
-        return _token_shown(rotate_token(self.url, self.name, account, expires=end_of(expires)))
-
-    @operation("POST", "/accounts/revoke", "accounts", OWNER, model=AccountName)
-    def revoke(self, account: str) -> dict[str, Any]:
-        """End the token of an account at once: {"account"}."""
-        return _account_shown(revoke_token(self.url, self.name, account))
-
-    @operation("POST", "/accounts/limit", "accounts", OWNER, model=Limited)
-    def limit(self, account: str, per_day: int | None) -> dict[str, Any]:
-        """Change the submissions a day of an account: {"account", "per_day"}."""
-        return _account_shown(limit_account(self.url, self.name, account, per_day))
-
-    @operation("POST", "/withdrawals", "holdouts", OWNER, model=Withdrawal)
-    def withdraw(self, submission: int, reason: str) -> Withdrawn:
-        """Withdraw a submission, on record: {"account", "submission", "reason"}."""
-        return self.ladder.withdraw(submission, reason)
-
-    @operation("POST", "/retirement", "holdouts", OWNER, model=Confirmed)
-    def retire(self, name: str) -> dict[str, Any]:
-        """Take no more submissions: {"name"}, the holdout's, to confirm it."""
-        self._confirm(name, "A retired holdout takes no more submissions.")
-        return {"retired": self.ladder.retire()}
-
-    def _confirm(self, name: str, why: str) -> None:
-        """Refuse what cannot be undone unless the name of the holdout is stated."""
-        if name != self.name:
-            allowed = "the name of the holdout, typed again to confirm it"
-            raise InvalidArgument("name", allowed, "another text", why)
+    def known_certificate(self) -> tuple[ScoreCertificate, bool]:
+        """Return the certificate on record, and whether `Certify` would put one there."""
+        known, possible = known_certificate(self.ladder)
+        return self._shown(known), possible
 
     def report(self) -> str:
         """Return the report on what was released, which has no raw score."""
         account, ladder = self.chosen["account"], self.chosen["ladder"]
         holdout = LadderHoldout.open(self.name, account=account, ladder=ladder, ledger=self.url)
         return page_of(record_of(holdout), Leaderboard.on(holdout))
-
-    # Last: a name of an older ledger may have slashes, and this path has nothing after the name.
-    @operation("GET", "", "holdouts", ANYONE, any_ladder=True)
-    def describe(self) -> dict[str, Any]:
-        """Describe a holdout: its size, features, metric, rules, and the state of a ladder."""
-        # The names of the classes are shown, as in any description of a task; which rows have them,
-        # and how many, is not.
-        facts, settings = self.ladder.facts, self.ladder.settings()
-        return {
-            "name": facts.name,
-            "fingerprint": facts.fingerprint,
-            "n": facts.n,
-            "n_reserve": facts.n_reserve,
-            "features": _features(self.ladder.rows().X),
-            "classes": None if facts.classes is None else facts.classes.tolist(),
-            "confidence": facts.confidence,
-            "estimand": facts.estimand,
-            "block": facts.block,
-            "account": self.holder,
-            "role": self.role,
-            "per_day": self.per_day,
-            "allows": {
-                "rows": self._allows("share_rows"),
-                "estimate": self._allows("allow_estimates"),
-                "reveal": self._allows("allow_reveals"),
-                "compare": self._allows("allow_comparisons"),
-            },
-            "rules": {
-                "account": settings.account,
-                "ladder": settings.name,
-                "metric": settings.metric,
-                "metric_settings": settings.metric_settings,
-                "mechanism": settings.mechanism,
-                "mechanism_settings": settings.mechanism_settings,
-                "shown": rule_shown(settings),
-                "budget": settings.budget,
-                "unit": settings.unit,
-                "show": settings.show,
-                "created": facts.created,
-            },
-            "state": self.ladder.state(),
-        }
-
-    # -- what must not be shown ---------------------------------------------------------
-
-    def _allows(self, setting: str | None) -> bool:
-        """Return whether the settings of the server allow something; all is allowed at home."""
-        return setting is None or self.settings is None or self.settings.allows(setting, self.name)
-
-    def _check_allowed(self, setting: str) -> None:
-        if not self._allows(setting):
-            option = "--" + setting.replace("_", "-")
-            raise HoldoutConflict(
-                f"The owner of this holdout does not serve {_NOT_SERVED[setting]} "
-                f"(ladder-holdout serve {option} NAME)."
-            )
 
     def check_block(self, known: str | None) -> None:
         """Refuse a client that knows other rows than those of now.
@@ -588,37 +190,113 @@ class View:
                 "or load the page again, and predict for the rows of now."
             )
 
-    @cached_property
-    def _hidden_names(self) -> tuple[str, ...]:
-        """The names of other holdouts that share rows, which no account of this one may learn."""
-        if self.account is None:
-            return ()
+    def _done(self, command: commands.Command[Any]) -> Any:
+        """Do what a command asks for, on the ladder, its leaderboard or the accounts."""
+        match command:
+            case commands.Describe():
+                return self._description()
+            case commands.NoteRows(rows=rows):
+                n = self.ladder.facts.n
+                if rows > n:
+                    raise InvalidArgument("rows", f"a number from 1 to {n}", rows)
+                return self.ladder.note(training_note(self.holder, rows))
+            case commands.NoteGroups(by=by):
+                return self.ladder.note(SeenGroups(self._signed(by)))
+            case commands.Submit() | commands.Decide() | commands.SubmitBatch():
+                self._check_names_whom()
+                self._check_answers_at_once()
+            case boards.Collect():
+                self._check_names_whom()
+        if type(command).__module__ == boards.__name__:
+            account = self.ladder.facts.account
+            return boards.execute(self._open_board(), account, command, self.per_day)
+        if type(command).__module__ == accounts.__name__:
+            return accounts.execute(self.url, self.name, command)
+        return commands.execute(self.ladder, command, self.per_day)
+
+    def _shown(self, answer: Any, command: commands.Command[Any] | None = None) -> Any:
+        """Return what may be seen of an answer; rows have no labels, and name nobody."""
+        if self.account is None or isinstance(command, commands.Rows):
+            return answer
+        return Reader(self.role, self.holder, self._names_of_others).shown(answer)
+
+    def _names_of_others(self) -> tuple[str, ...]:
         return self.ladder.read(
             lambda tx, ladder: tuple(other.name for other in tx.sharing(ladder.holdout_id))
         )
 
-    def _without_names(self, result: R) -> R:
-        """Take other accounts and holdouts out of a result, but for the owner of the ledger."""
-        if self.account is None:
-            return result
-        if isinstance(result, ScoreCertificate):
-            return replace(without_others(result), missing=self._cleaned(result.missing))
-        return replace(result, reason=self._cleaned(result.reason))
+    def _signed(self, by: str) -> str:
+        """Return a note as its account's; refuse one more than an account may leave."""
+        known = self.ladder.read(lambda tx, it: tx.fold(it.holdout_id).grouped(withdrawn=True))
+        stated = STATED_BY + self.holder
+        if by + stated not in known and sum(note.endswith(stated) for note in known) >= MOST_SIGNS:
+            raise HoldoutConflict(
+                f"This account has {MOST_SIGNS} notes of groups on record, and no more are taken. "
+                "Write to the owner what else shows groups."
+            )
+        return by + stated
 
-    def _cleaned(self, text: str | None) -> str | None:
-        for name in self._hidden_names if text else ():
-            text = text and text.replace(f"the holdout {name!r}", "another holdout")
-        return text
+    def _description(self) -> commands.Description:
+        facts, settings = self.ladder.facts, self.ladder.settings()
+        return commands.Description(
+            name=facts.name,
+            fingerprint=facts.fingerprint,
+            n=facts.n,
+            n_reserve=facts.n_reserve,
+            features=_features(self.ladder.rows().X),
+            classes=None if facts.classes is None else facts.classes.tolist(),
+            confidence=facts.confidence,
+            estimand=facts.estimand,
+            block=facts.block,
+            account=self.holder,
+            role=self.role,
+            per_day=self.per_day,
+            allows={word: self._allows(name) for name, (word, _) in _NOT_SERVED.items()},
+            settings=settings,
+            shown=rule_shown(settings),
+            created=facts.created,
+            state=self.ladder.state(),
+        )
 
+    def _open_board(self) -> Leaderboard:
+        if self.board is None:
+            raise HoldoutConflict(
+                "This holdout has no leaderboard. Its owner starts one with the rows, "
+                "Leaderboard(X, y, name=...), before accounts are added."
+            )
+        return Leaderboard.open(
+            self.name, scoring=self.ladder.metric, ladder=self.board, ledger=self.url
+        )
 
-def _account_shown(account: AccountRecord) -> dict[str, Any]:
-    """Return what is shown of an account: nothing of its token."""
-    names = ("name", "role", "per_day", "created", "expires", "revoked")
-    return {name: getattr(account, name) for name in names}
+    # -- what is refused ----------------------------------------------------------------
 
+    def _may_ask(self, kind: type[commands.Command[Any]]) -> bool:
+        return (self.account is None or self.role in kind.roles) and self._allows(kind.setting)
 
-def _token_shown(issued: Issued) -> dict[str, Any]:
-    return _account_shown(issued.account) | {"token": issued.token}
+    def _allows(self, setting: str | None) -> bool:
+        """Return whether the settings of the server allow something; all is allowed at home."""
+        return setting is None or self.settings is None or self.settings.allows(setting, self.name)
+
+    def _check_served(self, setting: str | None) -> None:
+        if setting is not None and not self._allows(setting):
+            option = "--" + setting.replace("_", "-")
+            raise HoldoutConflict(
+                f"The owner of this holdout does not serve {_NOT_SERVED[setting][1]} "
+                f"(ladder-holdout serve {option} NAME)."
+            )
+
+    def _check_names_whom(self) -> None:
+        """Refuse a submission of a host that does not name whose it is."""
+        if self.role == "host" and self.ladder.facts.account == BOARD:
+            allowed = f"the name of a participant, other than {BOARD!r}"
+            raise InvalidArgument("account", allowed, "none", "State it: ?account=NAME.")
+
+    def _check_answers_at_once(self) -> None:
+        if self.by_rounds:
+            raise HoldoutConflict(
+                "This leaderboard answers by rounds: send predictions to POST /collect, and read "
+                "the answers in the history once the round is closed."
+            )
 
 
 def _features(X: Any) -> dict[str, Any]:
@@ -655,7 +333,7 @@ class Served:
 
     def holder(self, token: str) -> AccountRecord | None:
         """Return whose token this is, by the ledger as it is now."""
-        return holder_of(self._ledger, token)
+        return accounts.holder_of(self._ledger, token)
 
     def view(
         self, account: AccountRecord, whose: str | None = None, *, starts: bool = False
@@ -671,14 +349,21 @@ class Served:
         starts : bool, default=False
             Whether a host starts the ladder of an account that has none yet.
         """
-        named = {} if whose is None else {"account": whose}
-        found = partial(self._ladder, account, whose, starts and account.role == "host")
-        return View(self.url, account.holdout, named, found, account, self.settings)
+        return View(
+            self.url,
+            account.holdout,
+            {} if whose is None else {"account": whose},
+            partial(self._ladder, account, whose, starts and account.role == "host"),
+            account,
+            self.settings,
+        )
 
     def _ladder(self, account: AccountRecord, whose: str | None, starts: bool) -> LocalLadder:
         with self._lock:
             if account.holdout_id not in self._homes:
-                self._homes[account.holdout_id] = home_of(self.url, account.holdout, self._metrics)
+                self._homes[account.holdout_id] = accounts.home_of(
+                    self.url, account.holdout, self._metrics
+                )
             home = self._homes[account.holdout_id]
         if account.role == "analyst":
             if whose not in (None, account.name):
