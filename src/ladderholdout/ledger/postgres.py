@@ -93,7 +93,7 @@ def _by_percent(statement: str) -> str:
     return statement.replace("?", "%s")
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)  # it knows secrets
 class ServerConnection:
     """A connection to a server, and what it knows of the holdouts there.
 

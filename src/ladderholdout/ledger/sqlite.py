@@ -103,7 +103,7 @@ class Turns:
                 self.leave()
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)  # it knows secrets
 class SqliteConnection:
     """A connection to a file, and what it knows of the holdouts there."""
 

@@ -133,7 +133,7 @@ class _Check:
     id: int
     progress: Progress | None
     known: Holdout = field(init=False)
-    secret: bytes = b""
+    secret: bytes = field(default=b"", repr=False)
     end: Head = EMPTY
     broken: bool = False  # whether the rest can still be understood by what came before
     replays: dict[int, Replay] = field(default_factory=dict)
