@@ -924,8 +924,8 @@ def finals(place: Place) -> dict[str, Any]:
 
 @session
 def accounts_of_a_server(place: Place) -> dict[str, Any]:
+    from ladderholdout.guard import commands
     from ladderholdout.server import accounts
-    from ladderholdout.server.bodies import Asked
     from ladderholdout.server.settings import ServerSettings
     from ladderholdout.server.views import Served
 
@@ -942,18 +942,23 @@ def accounts_of_a_server(place: Place) -> dict[str, Any]:
             ("eve", "owner", {}),
         )
     }
+    held = {name: served.holder(one.token) for name, one in issued.items()}
+
+    def submitted(name: str, count: int, number: int, **context: int) -> Any:
+        command = commands.Submit(
+            predictions=right(y, count, number), context=context or None, key=f"{name} {number}"
+        )
+        return served.view(held[name]).execute(command)
+
     answers: list[Any] = []
     for seed, count in enumerate((110, 130, 150, 160)):
         for name in ("ada", "ben", "cyd"):
-            view = served.view(issued[name].account)
-            asked = Asked(right(y, count, seed), json.dumps({"seed": seed}))
             try:
-                answers.append(view.submit(asked, f"{name} {seed}"))
+                answers.append(submitted(name, count, seed, seed=seed))
             except LadderHoldoutError as error:
                 answers.append(f"{type(error).__name__}: {name}")
-    shown = {name: served.view(issued[name].account).status() for name in ("ada", "cyd")}
-    view = served.view(issued["ada"].account)
-    retried = view.submit(Asked(right(y, 130, 1)), "ada 1")
+    shown = {name: served.view(held[name]).execute(commands.Status()) for name in ("ada", "cyd")}
+    retried = submitted("ada", 130, 1)
     accounts.limit_account(place.file, "golden", "ada", 9)
     rotated = accounts.rotate_token(place.file, "golden", "ben")
     revoked = accounts.revoke_token(place.file, "golden", "cyd")
@@ -963,9 +968,9 @@ def accounts_of_a_server(place: Place) -> dict[str, Any]:
         "retried": retried,
         "refused": refused(lambda: accounts.add_account(place.file, "golden", "ada", "reader")),
         "status": shown,
-        "changed": [rotated.account, revoked],
+        "changed": [rotated, revoked],
         "accounts": found,
-        "valid": {one.name: one.is_valid() for one in found},
+        "valid": {one.name: one.valid for one in found},
         "of_ada": end(LadderHoldout.open("golden", account="ada", ledger=place.file)),
     }
 

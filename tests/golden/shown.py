@@ -16,7 +16,7 @@ import numpy as np
 LEFT_OUT = {
     *("created", "due", "expires", "since", "started", "time"),
     *("fingerprint", "head", "holdout_id", "home", "id", "ladder_id", "ledger", "position"),
-    *("token_hash", "token_key", "until"),
+    *("token", "token_hash", "token_key", "until", "valid"),
 }
 # Random names, of which the order in which they are first shown is all that counts.
 NAMED_BY_CHANCE = {"batch", "name_of_batch", "search"}

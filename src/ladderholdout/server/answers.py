@@ -252,5 +252,5 @@ def _sender(request: Request) -> str:
     """Name the account of a request, or the address where it has no account."""
     account = getattr(request.state, "account", None)
     if account is not None:
-        return f"account {account.id}"
+        return f"account {account.name} of {account.holdout_id}"
     return f"address {'' if request.client is None else request.client.host}"
