@@ -51,7 +51,7 @@ from ladderholdout.guard import (
 )
 from ladderholdout.ledger.events import FAULTS, Damaged, Opened, Submitted
 from ladderholdout.ledger.fold import LadderRecord
-from ladderholdout.ledger.log import AT_A_TIME, Progress, now
+from ladderholdout.ledger.log import Progress, now
 from ladderholdout.ledger.place import shown
 from ladderholdout.ledger.transaction import HELD, NOT_IMPROVED, Transaction
 from ladderholdout.metrics import METRICS, Metric
@@ -159,7 +159,7 @@ def _read(
     return (
         ladder,
         status_of(tx, ladder, metric, certificate, place),
-        _columns(_pages(tx, ladder), metric, progress, ladder.submissions),
+        _columns(tx.pages(ladder.id), metric, progress, ladder.submissions),
         ladder.opened_after,
         tuple(_uses(tx, ladder.holdout_id)),
         tx.incumbent_predictions(ladder.id),
@@ -198,13 +198,6 @@ def _uses(tx: Transaction, holdout_id: int) -> Iterator[LadderUse]:
             ladder.state["releases"],
             ladder.opened,
         )
-
-
-def _pages(tx: Transaction, ladder: LadderRecord) -> Iterator[tuple[Submitted, ...]]:
-    after = 0
-    while page := tx.entries(ladder.id, after=after, limit=AT_A_TIME):
-        yield page
-        after = page[-1].number
 
 
 def _columns(

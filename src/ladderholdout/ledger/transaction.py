@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -245,20 +246,21 @@ class Transaction(Counts):
         (found,) = self.entries(ladder_id, after=number - 1, limit=1)
         return found
 
-    def submissions(self, ladder_id: int) -> Iterator[e.Submitted]:
+    def pages(self, ladder_id: int) -> Iterator[tuple[e.Submitted, ...]]:
         """Yield all submissions of a ladder, some at a time."""
         after = 0
         while page := self.entries(ladder_id, after=after, limit=AT_A_TIME):
-            yield from page
+            yield page
             after = page[-1].number
+
+    def submissions(self, ladder_id: int) -> Iterator[e.Submitted]:
+        """Yield all submissions of a ladder, one by one."""
+        return itertools.chain.from_iterable(self.pages(ladder_id))
 
     def send_ahead(self, ladder_id: int, asked: Asked) -> None:
         """Send the searches of a submission before their rows are needed."""
-        for by, value in (
-            ("key", asked.key),
-            ("whole", asked.reserve_digest),
-            ("digest", asked.digest),
-        ):
+        searched = {"key": asked.key, "whole": asked.reserve_digest, "digest": asked.digest}
+        for by, value in searched.items():
             if value is not None:
                 sent = self.db.send(_FOUND.format(by), (ladder_id, value))
                 self._ahead[ladder_id, by, value] = sent

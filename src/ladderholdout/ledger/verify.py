@@ -27,7 +27,7 @@ from ladderholdout.ledger.rules import Replay
 from ladderholdout.ledger.transaction import Transaction
 
 _PAGE = (
-    f"SELECT position, kind, body, hash, {', '.join(COLUMNS)} FROM log WHERE holdout = ? "
+    f"SELECT seq, position, kind, body, hash, {', '.join(COLUMNS)} FROM log WHERE holdout = ? "
     "AND seq > ? ORDER BY seq LIMIT ?"
 )
 
@@ -202,10 +202,8 @@ class _Check:
 
     def _all(self) -> Iterator[tuple[Any, ...]]:
         seq = 0
-        page = _PAGE.replace("SELECT ", "SELECT seq, ", 1)
-        while rows := self.tx.rows(page, self.id, seq, AT_A_TIME):
-            for row in rows:
-                yield tuple(bytes(x) if isinstance(x, memoryview) else x for x in row[1:])
+        while rows := self.tx.rows(_PAGE, self.id, seq, AT_A_TIME):
+            yield from (row[1:] for row in rows)
             seq = rows[-1][0]
 
     def _is_changed(self, before: bytes, position: int, kind: Any, body: Any, link: Any) -> bool:

@@ -15,7 +15,7 @@ from ladderholdout.certificates.codes import event_length
 from ladderholdout.certificates.comparisons import FAMILY
 from ladderholdout.errors import HoldoutConflict, InvalidArgument
 from ladderholdout.guard.certify.certification import Level, ends_of, level_of, shown_by_now
-from ladderholdout.guard.certify.on_record import Question, finite, on_record
+from ladderholdout.guard.certify.on_record import Question, on_record, to_show
 from ladderholdout.guard.containment import without_frames
 from ladderholdout.guard.opening import check_predictions
 from ladderholdout.guard.query import Guard, LedgerLadder, refuse_beyond
@@ -111,22 +111,13 @@ def _asking(
         difference = certify_difference(
             guard.metric, first, second, log_count, confidence=level.confidence
         )
-        return Shown(
-            what="comparison",
-            ladder=ladder.id,
-            confidence=difference.confidence,
-            low=finite(difference.low),
-            high=finite(difference.high),
-            bound=difference.bound,
-            log_count=difference.log_count,
-            log_values=difference.log_values,
-            more={
-                "first": digests[0],
-                "second": digests[1],
-                "numbers": list(numbers),
-                "time": now().isoformat(),
-            },
-        )
+        more = {
+            "first": digests[0],
+            "second": digests[1],
+            "numbers": list(numbers),
+            "time": now().isoformat(),
+        }
+        return to_show("comparison", ladder.id, difference, more=more)
 
     # What another process showed meanwhile is to be counted: then it is asked again.
     return Question((number, price), work)

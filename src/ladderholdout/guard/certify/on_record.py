@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from ladderholdout.certificates.comparisons import Difference
+from ladderholdout.certificates.score_intervals import ScoreInterval
 from ladderholdout.guard.containment import without_autologging, without_frames
 from ladderholdout.guard.query import Guard, LedgerLadder
 from ladderholdout.ledger.events import FinalsHeld, ReserveQueried, Shown
@@ -85,6 +87,17 @@ def _record(
     return True
 
 
-def finite(end: float) -> float | None:
-    """Return an end of an interval as an event has it."""
-    return float(end) if math.isfinite(end) else None
+def to_show(what: str, ladder: int, found: ScoreInterval | Difference, **more: Any) -> Shown:
+    """Return the event of an interval that was worked out; an infinite end is None there."""
+    low, high = (float(end) if math.isfinite(end) else None for end in (found.low, found.high))
+    return Shown(
+        what=what,
+        ladder=ladder,
+        confidence=found.confidence,
+        low=low,
+        high=high,
+        bound=found.bound,
+        log_count=found.log_count,
+        log_values=found.log_values,
+        **more,
+    )

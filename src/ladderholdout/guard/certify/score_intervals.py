@@ -17,7 +17,7 @@ from ladderholdout.guard.certify.certification import (
     no_certificate,
     selection_of,
 )
-from ladderholdout.guard.certify.on_record import Question, finite, on_record
+from ladderholdout.guard.certify.on_record import Question, on_record, to_show
 from ladderholdout.guard.opening import check_predictions, stated_range
 from ladderholdout.guard.query import Guard, LedgerLadder
 from ladderholdout.guard.shown import ScoreCertificate
@@ -101,18 +101,9 @@ def _worked_out(guard: Guard, selection: Selection, predictions: NDArray[Any]) -
         confidence=selection.level.confidence,
         price=selection.level.price,
     )
-    return Shown(
-        what="interval",
-        ladder=selection.ladder.id,
-        submission=selection.ladder.incumbent,
-        confidence=interval.confidence,
-        low=finite(interval.low),
-        high=finite(interval.high),
-        bound=interval.bound,
-        log_count=interval.log_count,
-        log_values=interval.log_values,
-        more={
-            "clipped": None if interval.clipped is None else list(interval.clipped),
-            "place": selection.transcript.place,
-        },
-    )
+    more = {
+        "clipped": None if interval.clipped is None else list(interval.clipped),
+        "place": selection.transcript.place,
+    }
+    ladder = selection.ladder
+    return to_show("interval", ladder.id, interval, submission=ladder.incumbent, more=more)
