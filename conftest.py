@@ -68,7 +68,7 @@ QUICK_ROOMS = {
 # Examples in docstrings that are of another tier than the rest.
 LONG_EXAMPLES = {
     "ladderholdout.guard.tracking.TrackedHandle.track",
-    "ladderholdout.guard.shown.views.Submission.own_score",
+    "ladderholdout.guard.views.Submission.own_score",
     "ladderholdout.integrations.mlflow.export.export",
     "ladderholdout.integrations.mlflow.registry.certify_version",
     "ladderholdout.planning",

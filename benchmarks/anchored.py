@@ -15,17 +15,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from ladderholdout.arguments import inside
-from ladderholdout.certificates import (
-    Limits,
-    ReserveGrid,
-    ScoreInterval,
+from ladderholdout.certificates.reserve_intervals import ReserveGrid
+from ladderholdout.certificates.transcript import (
+    BATCH,
+    FEATURES,
+    LABELS,
+    RANGE,
+    ROWS,
+    Certificate,
     Transcript,
-    exact_lower,
-    exact_upper,
+    check_nats,
 )
-from ladderholdout.certificates.transcript import BATCH, FEATURES, LABELS, RANGE, ROWS, check_nats
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.limits.betting import mean_limits
+from ladderholdout.limits.betting import Limits, mean_limits
+from ladderholdout.limits.intervals import exact_lower, exact_upper
 from ladderholdout.metrics import Metric
 from ladderholdout.metrics import scores as of
 from ladderholdout.metrics.arrays import Array, FloatArray
@@ -124,7 +127,7 @@ def certify_anchored(
     n_classes: int = 2,
     confidence: float = 0.95,
     price: float = 0.0,
-) -> ScoreInterval:
+) -> Certificate:
     """Certify the score of an incumbent by itself and by its anchors, the earlier incumbents.
 
     It is a function of predictions and labels on all rows, and not of the released score. Before
@@ -153,7 +156,7 @@ def certify_anchored(
 
     Returns
     -------
-    ScoreInterval
+    Certificate
 
     Raises
     ------
@@ -225,7 +228,7 @@ def certify_anchored(
     log_count = incumbents[-1].transcript.log_count() + price
     values = 2.0 * grid.log_values
     low, high = grid.below(found.low), grid.above(found.high)
-    return ScoreInterval(low, high, confidence, bound, log_count, values, assumptions=tuple(named))
+    return Certificate(low, high, confidence, bound, log_count, tuple(named), values)
 
 
 def _losses(metric: Metric, targets: Array, predictions: Array) -> FloatArray:

@@ -57,23 +57,21 @@ from papers._bounds import compare
 from scipy.special import expit
 
 from ladderholdout import LadderHoldout
-from ladderholdout.certificates import (
+from ladderholdout.certificates.codes import (
     LadderTranscript,
-    ReserveGrid,
-    Rows,
-    Transcript,
-    certify,
+    _falls_length,
     event_length,
-    exact_lower,
-    exact_upper,
-    grid_of,
     place_length,
+)
+from ladderholdout.certificates.metric_limits import Rows, score_limits
+from ladderholdout.certificates.reserve_intervals import (
+    ReserveGrid,
     reserve_interval,
     reserve_log_count,
-    score_limits,
 )
-from ladderholdout.certificates.codes import _falls_length
-from ladderholdout.guard.certify.certification import selection_of
+from ladderholdout.certificates.transcript import Transcript, certify, grid_of
+from ladderholdout.guard.certify import selection_of
+from ladderholdout.limits.intervals import exact_lower, exact_upper
 from ladderholdout.mechanisms import (
     Mechanism,
     PairedTestLadder,
@@ -269,7 +267,8 @@ class Listed:
     def prices(self) -> tuple[int, float, float]:
         """Return how many releases there were, and L with falls alone and with bars."""
         ladder = self.holdout.__ladder__
-        selection = ladder.read(lambda tx, record: selection_of(tx, record, ladder.metric, None))
+        guard = ladder.guard()
+        selection = ladder.read(lambda tx, record: selection_of(tx, record, ladder.metric, guard))
         transcript = selection.transcript
         now = transcript.log_count()
         before = now

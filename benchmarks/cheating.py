@@ -35,7 +35,7 @@ from scipy import stats
 
 import ladderholdout
 from ladderholdout import LadderHoldout
-from ladderholdout.guard import verify_holdout
+from ladderholdout.guard.health import verify_holdout
 from ladderholdout.ledger.place import resolve_url
 from ladderholdout.ledger.store import Ledger
 from ladderholdout.mechanisms import GateLadder

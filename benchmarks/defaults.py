@@ -33,8 +33,8 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field, replace
-from functools import cache, lru_cache
+from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import repeat
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -44,14 +44,10 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 from scipy.stats import binom
 
-from ladderholdout.certificates import (
-    LadderTranscript,
-    Transcript,
-    certify,
-    exact_upper,
-    grid_of,
-    reserve_log_count,
-)
+from ladderholdout.certificates.codes import LadderTranscript
+from ladderholdout.certificates.reserve_intervals import reserve_log_count
+from ladderholdout.certificates.transcript import Transcript, certify, grid_of
+from ladderholdout.limits.intervals import exact_upper
 from ladderholdout.mechanisms import (
     Evidence,
     Ladder,
@@ -64,7 +60,6 @@ from ladderholdout.mechanisms import (
     State,
 )
 from ladderholdout.mechanisms.arithmetic import round_half_up
-from ladderholdout.planning import Way, plan
 
 SIZES = (200, 1000, 5000, 50_000)
 SIGNALS = {"strong": 0.05, "weak": 0.35}  # the least risk of any model
@@ -166,18 +161,12 @@ class Variant:
     """A rule with its settings, as a function of the number of rows and of submissions."""
 
     rule: Callable[[int], Mechanism]
-    budget: Callable[[int, int, float], int | None] = lambda n, k, risk: None
     reserve: float = 0.0
     profits: bool = False  # releases only what raises the certified score
     silent: bool = False  # shows improvements alone
     asks: int = 0  # of one that does so: looks between two requests; 0 for none
     one_bit: bool = False  # and that with the prices of a ladder that tells no values
     combined: str = ""  # with a reserve: the level split between both certificates, or a product
-
-
-@cache
-def planned(n: int, submissions: int, risk: float) -> Way:
-    return plan(n=n, submissions=submissions, risk=risk).learning
 
 
 def root(n: int, parts: float) -> float:
@@ -194,7 +183,6 @@ VARIANTS: dict[str, Variant] = {
     "ladder 1/(4 sqrt n)": Variant(lambda n: Ladder(root(n, 4))),
     "ladder .01": Variant(lambda n: Ladder(0.01)),
     "simplified 1/n": Variant(lambda n: SimplifiedLadder(1 / n)),
-    "planned": Variant(lambda n: ParameterFreeLadder(), lambda n, k, risk: -1),
     "paired, level spent": Variant(lambda n: SpentTestLadder(0.05)),
     "paired .05, coarse": Variant(lambda n: CoarseTestLadder(0.05, root(n, 4))),
     "paired .01, coarse": Variant(lambda n: CoarseTestLadder(0.01, root(n, 4))),
@@ -257,12 +245,7 @@ class Guard:
         n = self.world.n
         self.kept = round(self.variant.reserve * n)
         self.n = n - self.kept
-        self.budget = self.variant.budget(self.n, self.submissions, self.world.least)
         self.mechanism = self.variant.rule(self.n)
-        if self.budget == -1:
-            way = planned(self.n, self.submissions, self.world.least)
-            self.mechanism, self.budget = way.mechanism, way.budget
-            self.variant = replace(self.variant, silent=way.show != "scores")
         self.step = self.mechanism.resolution(self.n)
         grid = grid_of(self.mechanism, self.n, binary=True)
         assert grid is not None
@@ -277,8 +260,6 @@ class Guard:
         self.looks += 1
         if self.variant.asks and self.looks % self.variant.asks == 0:
             self.asked.add(len(self.improved) - 1)
-        if self.budget is not None and len(self.improved) >= self.budget:
-            return False
         risk = np.count_nonzero(losses[: self.n]) / self.n
         # None of the rules releases what is not below the standing risk.
         if not risk < self.state.standing:

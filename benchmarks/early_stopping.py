@@ -48,8 +48,8 @@ from ladderholdout.mechanisms import (
     PairedTestLadder,
     ParameterFreeLadder,
     PricedLadder,
+    default_mechanism,
 )
-from ladderholdout.mechanisms.defaults import default_mechanism
 
 HELD_OUT, COLUMNS, TRAINED = 30_000, 30, 120_000
 ROUNDS = 60

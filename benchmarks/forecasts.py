@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from ladderholdout import LadderHoldout
-from ladderholdout.planning import Course
+from ladderholdout.planning.course import Course
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "external"))

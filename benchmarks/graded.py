@@ -20,7 +20,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from defaults import FEATURES, SIGNALS, Floats, World, grid, random
 
-from ladderholdout.certificates import LadderTranscript, Transcript, certify
+from ladderholdout.certificates.codes import LadderTranscript
+from ladderholdout.certificates.transcript import Transcript, certify
 from ladderholdout.mechanisms import (
     Mechanism,
     ParameterFreeLadder,

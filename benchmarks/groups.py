@@ -12,8 +12,8 @@ import math
 
 import numpy as np
 
-from ladderholdout.certificates import exact_lower, exact_upper
 from ladderholdout.certificates.group_limits import Groups, share_of_groups
+from ladderholdout.limits.intervals import exact_lower, exact_upper
 
 RISK = 0.2
 SIZES = {"20 each": (20, 21), "1 to 40": (1, 41)}

@@ -37,8 +37,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import GridSearchCV, PredefinedSplit
 
 from ladderholdout import LadderHoldout
-from ladderholdout.guard.opening.health import verify_holdout
-from ladderholdout.guard.query.submission import disagreement
+from ladderholdout.guard.health import verify_holdout
+from ladderholdout.guard.submit import disagreement
 from ladderholdout.ledger.arrays import digests_of
 from ladderholdout.ledger.events import written
 from ladderholdout.ledger.log import linked
@@ -196,7 +196,7 @@ EACH = 300
 def _fresh_processes() -> Any:
     """Return how processes are made: each inherits imports and nothing else."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["filling", "ladderholdout.guard.opening.health", "sklearn.svm"])
+    context.set_forkserver_preload(["filling", "ladderholdout.guard.health", "sklearn.svm"])
     return context
 
 
@@ -391,7 +391,7 @@ def _pieces(ledger: str, who: int = 0) -> Iterator[dict[str, Callable[[], Any]]]
     aligned, incumbent = canonical().take(guard.order), y.take(guard.order)
     with Ledger(held.ledger).write(Access.LADDER) as tx:
         submitted = tx.submission(guard.ladder_id, 1)
-        head, mark = tx.head(guard.holdout.id), tx.mark(guard.holdout.id)
+        head, mark = tx.fold(guard.holdout.id).end, tx.mark(guard.holdout.id)
         before = bytes.fromhex(head.hash)
         reads = {
             "read what is new of the holdout": lambda: [

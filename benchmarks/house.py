@@ -14,6 +14,8 @@ Counted in the text of the package:
 - forged classes: the classes of `FORGEABLE` that are called or derived from outside `guard` and
   `ledger`, or for which there is a stand-in: a class of which at least three public members, and
   more than half of them, are members of the forged one;
+- floors: the most rooms above each other, each importing the next; rooms are the subpackages and
+  the modules beside them, without the front; an arrow is a pair of which one imports the other;
 - circles: sets of modules, or of subpackages, that import each other, directly or through others.
   Imports inside functions and for types alone count;
 - climbs: pairs of modules of which the first imports the second against the order `ROOMS` in the
@@ -69,10 +71,10 @@ from typing import Any
 PACKAGE = "ladderholdout"
 # These follow the code: where the rounds are, which modules may call them, what must not be forged,
 # and by which names checkouts call the same method (the first that a holdout has is called).
-PROTOCOL, ROUNDS = "OpenLadder", {"rounds", "shown"}
+PROTOCOL, ROUNDS = "OpenLadder", {"seen", "submit"}
 NOTES = {"settle", "loosen", "note_shown", "note_answer"}
 SEAM = ("guard", "remote.ladder")
-FORGEABLE = {"Transaction", "Guard", "HoldoutRecord", "LadderRecord", "Entry"}
+FORGEABLE = {"Transaction", "Guard", "HoldoutRecord", "LadderRecord"}
 AT_HOME = {"guard", "ledger"}
 CERTIFICATE = ("certificate",)
 
@@ -80,8 +82,8 @@ VAGUE = ("one", "found", "there", "own", "at", "came")
 SKLEARN = {"get_metadata_routing", "set_score_request"}
 PUBLIC = {"_asdict", "_fields", "_mapping", "_replace"}  # of named tuples and of rows
 TARGETS = {
-    "lines of code": "26,000",
-    "modules": "140",
+    "lines of code": "35,000",
+    "floors, arrows between rooms": "10, 60",
     "methods of the seam": "14",
     "forged classes": "0",
     "circles of modules, of subpackages": "0, 0",
@@ -90,10 +92,9 @@ TARGETS = {
     "lazy imports of own modules": "8",
     "notes of answers outside the seam": "0",
     "public names of the facade": "28",
-    "`submit` that improves": "90, 20",
-    "`submit` that does not": "90, 20, -, 260",
-    "`certificate()`": "120, 20",
-    "guarded grid of one candidate": "190, 28",
+    "`submit` that improves": "100, 25, 130",
+    "`submit` that does not": "100, 25, 130",
+    "`certificate()`": "115, 20",
 }
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Documented = ast.Module | ast.ClassDef | Function
@@ -198,6 +199,18 @@ def circles(graph: dict[str, set[str]]) -> int:
     return len({frozenset(nodes) for nodes in mutual.values() if nodes})
 
 
+def floors(between: dict[str, set[str]]) -> int:
+    """Return the length of the longest way downward, where there is no circle."""
+    heights: dict[str, int] = {}
+
+    def height(room: str) -> int:
+        if room not in heights:
+            heights[room] = 1 + max(map(height, between.get(room, ())), default=0)
+        return heights[room]
+
+    return max(map(height, between))
+
+
 def members(cls: ast.ClassDef) -> set[str]:
     """Return the public methods, properties and annotated fields of a class."""
     names = {node.name for node in cls.body if isinstance(node, Function)}
@@ -269,6 +282,7 @@ def counted(source: Path, order: list[str]) -> dict[str, str]:
     between: dict[str, set[str]] = defaultdict(set)
     for room, other in pairs:
         between[room] |= {other} - {room}
+    below = {room: inner - {"__init__"} for room, inner in between.items() if room != "__init__"}
     classes = {cls.name: cls for module in modules for cls in module.all_of(ast.ClassDef)}
     for name in sorted({*FORGEABLE - set(classes), *set(SEAM) - set(graph)}):
         print(f"{source} has no {name}: what is counted of it is 0", file=sys.stderr)
@@ -278,6 +292,7 @@ def counted(source: Path, order: list[str]) -> dict[str, str]:
     figures = {
         "lines of code": [sum(len(module.code) for module in modules)],
         "modules": [len(modules)],
+        "floors, arrows between rooms": [floors(below), sum(map(len, below.values()))],
         "methods of the seam": [sum(isinstance(n, Function) for n in classes[PROTOCOL].body)],
         "forged classes": [len(forged(modules))],
         "circles of modules, of subpackages": [circles(graph), circles(between)],

@@ -26,17 +26,13 @@ import numpy as np
 from scipy.special import ndtri_exp
 from scipy.stats import norm
 
-from ladderholdout.certificates import (
-    Limits,
-    Rows,
-    regression_limits,
-    score_limits,
-    targeted_bets,
-)
+from ladderholdout.certificates import regression_limits, targeted_bets
 from ladderholdout.certificates.class_averages import fbeta_limits
 from ladderholdout.certificates.matchings import kappa_limits
+from ladderholdout.certificates.metric_limits import Rows, score_limits
 from ladderholdout.certificates.regression_limits import concordance_limits, r2_limits
 from ladderholdout.certificates.targeted_bets import ordered_mean_limits
+from ladderholdout.limits.betting import Limits
 from ladderholdout.limits.intervals import bounded_lower, bounded_upper
 from ladderholdout.metrics import METRICS
 from ladderholdout.metrics.arrays import Array, FloatArray

@@ -28,7 +28,8 @@ from certificates import CONFIDENCE, anchored_rules, learned
 from defaults import SIGNALS, World, shaped
 from scipy.stats import norm
 
-from ladderholdout.certificates import event_length, exact_lower, exact_upper, place_length
+from ladderholdout.certificates.codes import event_length, place_length
+from ladderholdout.limits.intervals import exact_lower, exact_upper
 
 TAIL = math.log((1 - CONFIDENCE) / 2)
 

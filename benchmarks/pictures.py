@@ -26,7 +26,8 @@ from matplotlib.figure import Figure
 from scipy.stats import beta
 
 from ladderholdout import LadderHoldout
-from ladderholdout.certificates import LadderTranscript, Request, Transcript, certify
+from ladderholdout.certificates.codes import LadderTranscript
+from ladderholdout.certificates.transcript import Request, Transcript, certify
 from ladderholdout.lab import Boosting, Enumeration, HillClimb, KnobClimb, simulate
 from ladderholdout.mechanisms import (
     FullDisclosure,

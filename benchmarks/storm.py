@@ -29,7 +29,7 @@ from pathlib import Path
 import numpy as np
 
 from ladderholdout import LadderHoldout
-from ladderholdout.guard.opening.health import verify_holdout
+from ladderholdout.guard.health import verify_holdout
 from ladderholdout.mechanisms import ShakyLadder
 
 NAME, ROWS = "storm", 1000

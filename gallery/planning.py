@@ -16,7 +16,7 @@ from ladderholdout.planning import plan, plot
 
 
 def main() -> None:
-    found = plan(n=2_000, submissions=300, width=0.03, risk=0.15, searches=10)
+    found = plan(n=2_000, submissions=300, width=0.03, risk=0.15)
     style.table(
         ("way", "proved width"),
         [

@@ -16,7 +16,7 @@ import _style as style
 import numpy as np
 
 from ladderholdout import LadderHoldout
-from ladderholdout.guard import verify_holdout
+from ladderholdout.guard.health import verify_holdout
 
 ROWS, MONTHS, A_MONTH = 200, 36, 50
 

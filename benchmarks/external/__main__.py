@@ -42,7 +42,7 @@ if str(HERE) not in sys.path:
 from histories import DATA, History, load, present, sources  # noqa: E402
 from rules import CONFIDENCE, RULES, Shown, climb, estimate, limits  # noqa: E402
 
-from ladderholdout.certificates import exact_lower, exact_upper  # noqa: E402
+from ladderholdout.limits.intervals import exact_lower, exact_upper  # noqa: E402
 
 SIZES = (200, 1000)
 DRAWS, CORRECTED, BOOTSTRAPS = 200, 20, 60

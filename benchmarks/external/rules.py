@@ -10,7 +10,13 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ladderholdout.certificates import Grid, Transcript, certify, grid_of, ladder_transcript
+from ladderholdout.certificates.transcript import (
+    Grid,
+    Transcript,
+    certify,
+    grid_of,
+    ladder_transcript,
+)
 from ladderholdout.estimates import corrected
 from ladderholdout.mechanisms import (
     Evidence,

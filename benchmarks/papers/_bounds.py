@@ -9,14 +9,10 @@ import numpy as np
 from scipy.optimize import brentq
 
 from ladderholdout.arguments import as_number, whole, within
-from ladderholdout.certificates import (
-    COUNT_NOISE,
-    event_length,
-    exact_upper,
-    place_length,
-    worst_log_count,
-)
+from ladderholdout.certificates.codes import event_length, place_length, worst_log_count
+from ladderholdout.certificates.transcript import COUNT_NOISE
 from ladderholdout.errors import InvalidArgument
+from ladderholdout.limits.intervals import exact_upper
 from ladderholdout.mechanisms.noisy import shaky_settings
 
 # The best step is sought among these.

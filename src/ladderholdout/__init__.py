@@ -17,20 +17,11 @@ from ladderholdout.errors import (
     LadderHoldoutWarning,
     SearchStopped,
 )
-from ladderholdout.guard import (
-    Batch,
-    Comparison,
-    Decision,
-    Estimate,
-    Finalist,
-    Health,
-    Release,
-    ScoreCertificate,
-    Status,
-    Submission,
-    Submissions,
-    Withdrawn,
-)
+from ladderholdout.guard.batches import Batch, Finalist
+from ladderholdout.guard.certificate import Comparison, Health, ScoreCertificate
+from ladderholdout.guard.printing import Submissions
+from ladderholdout.guard.views import Decision, Estimate, Release, Status, Submission
+from ladderholdout.guard.withdrawal import Withdrawn
 from ladderholdout.holdout import LadderHoldout, LadderStopping
 from ladderholdout.metrics import Metric
 

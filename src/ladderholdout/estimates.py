@@ -17,13 +17,8 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 
-from ladderholdout.mechanisms import (
-    BayesBootLadder,
-    Evidence,
-    LadderRules,
-    Mechanism,
-    fresh_rng,
-)
+from ladderholdout import mechanisms
+from ladderholdout.mechanisms import Mechanism
 from ladderholdout.metrics import Evaluation, Metric
 
 N_BOOTSTRAP = 300
@@ -86,7 +81,7 @@ class _Replay:
 
     def __init__(
         self,
-        rules: LadderRules,
+        rules: mechanisms.LadderRules,
         n: int,
         stopping: Stopping | None,
         secret: bytes,
@@ -95,7 +90,7 @@ class _Replay:
         mechanism = rules.mechanism
         # Its test is about the difference of two risks, and how that varies over draws of the rows
         # is known from the draws: no draws of its own are needed within each of them.
-        self.by_draws = type(mechanism).measure is BayesBootLadder.measure
+        self.by_draws = type(mechanism).measure is mechanisms.BayesBootLadder.measure
         counts = [name for name in ("n_bootstrap", "n_posterior") if hasattr(mechanism, name)]
         for name in counts:
             if getattr(mechanism, name) > _INNER_DRAWS:
@@ -119,7 +114,7 @@ class _Replay:
         if not isinstance(submissions, np.ndarray):
             n = submissions[0].n  # of drawn groups there may be more rows, or fewer
         state, best, place = self._rules.start(n), 0, 0
-        rng = fresh_rng(self._secret, draw, 1)
+        rng = mechanisms.fresh_rng(self._secret, draw, 1)
         while place < len(submissions):
             if self._skips and isinstance(submissions, np.ndarray):
                 # Without noise, what is not below the released risk changes nothing.
@@ -132,7 +127,7 @@ class _Replay:
                 state, outcome = self._rules.step(state, submission, rng)
             else:
                 p_null = None if spreads is None else spreads.p_null(submissions, place, best)
-                evidence = Evidence(float(submission), p_null=p_null)
+                evidence = mechanisms.Evidence(float(submission), p_null=p_null)
                 state, outcome = self._rules.replay(state, evidence, rng)
             best = place if outcome.improved else best
             place += 1
@@ -165,7 +160,7 @@ class _Spreads:
 
 def corrected(
     metric: Metric,
-    rules: LadderRules,
+    rules: mechanisms.LadderRules,
     targets: NDArray[Any],
     predictions: Sequence[NDArray[Any]],
     *,
@@ -224,7 +219,7 @@ def corrected(
     --------
     Twenty coins, each flipped a hundred times:
 
-    >>> from ladderholdout.mechanisms import FullDisclosure, SimplifiedLadder
+    >>> from ladderholdout.mechanisms import FullDisclosure, LadderRules, SimplifiedLadder
     >>> from ladderholdout.metrics import get_metric
     >>> rng = np.random.default_rng(0)
     >>> y, coins = np.zeros(100, int), rng.integers(0, 2, (20, 100))
@@ -352,7 +347,7 @@ def _draws(
 
     All draws are too many to be kept.
     """
-    rng = fresh_rng(secret, 0, 0)
+    rng = mechanisms.fresh_rng(secret, 0, 0)
     if groups is None:
         for _ in range(count):
             yield rng.integers(0, n, n)

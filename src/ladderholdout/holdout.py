@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shlex
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
@@ -11,41 +12,32 @@ from numpy.typing import ArrayLike
 
 from ladderholdout.arguments import choice, whole, whole_or_auto
 from ladderholdout.errors import LadderHoldoutError
-from ladderholdout.guard import (
-    LARGEST_NUMBER,
-    RAW_POLICIES,
-    SEARCH_POLICIES,
-    Batch,
-    Comparison,
-    Decision,
-    Each,
-    Estimate,
-    Finalist,
+from ladderholdout.guard import commands
+from ladderholdout.guard.batches import Batch, Finalist, confirm, read_submission
+from ladderholdout.guard.certificate import Comparison, Health, ScoreCertificate, html_table
+from ladderholdout.guard.ladder import beside_ledger
+from ladderholdout.guard.of_metrics import of_metric
+from ladderholdout.guard.on_record import number_of
+from ladderholdout.guard.open_ladder import (
     FreshRows,
-    Health,
-    HoldoutSettings,
     OpenLadder,
     Origin,
     Predictions,
-    Release,
-    ScoreCertificate,
-    Scoring,
-    Status,
-    Submission,
-    Submissions,
-    confirm,
-    health_of,
-    html_table,
-    number_of,
     of_one_metric,
-    one_of,
-    price_of,
-    read_submission,
-    register,
-    reopen,
-    stated_in,
-    warn_of_labels,
 )
+from ladderholdout.guard.prices import health_of, price_of
+from ladderholdout.guard.printing import Submissions
+from ladderholdout.guard.registering import register, reopen
+from ladderholdout.guard.settings import (
+    LARGEST_NUMBER,
+    SEARCH_POLICIES,
+    Each,
+    HoldoutSettings,
+    Scoring,
+    stated_in,
+)
+from ladderholdout.guard.several import warn_of_labels
+from ladderholdout.guard.views import RAW_POLICIES, Decision, Estimate, Release, Status, Submission
 from ladderholdout.integrations.refit import select
 from ladderholdout.integrations.rounds import is_consulted, mark_consulted
 from ladderholdout.integrations.stopping import LadderStopping
@@ -343,13 +335,16 @@ class LadderHoldout:
     @property
     def metrics(self) -> dict[str, Metric]:
         """What is measured, by name: one metric or several, in their order."""
-        every = self._ladder.by_metric or {self.metric.name: self._ladder}
-        return {name: one.metric for name, one in every.items()}
+        return {name: one.metric for name, one in self._by_name.items()}
+
+    @property
+    def _by_name(self) -> Mapping[str, OpenLadder]:
+        return self._ladder.by_metric or {self.metric.name: self._ladder}
 
     def __getitem__(self, metric: str) -> LadderHoldout:
         """Return the holdout by one of its metrics alone, with that ladder."""
         found = type(self).__new__(type(self))
-        found._request, found._ladder = self._request, one_of(self._ladder, metric)
+        found._request, found._ladder = self._request, of_metric(self._by_name, metric)
         return found
 
     @property
@@ -544,7 +539,7 @@ class LadderHoldout:
         >>> status.score, status.incumbent, status.submissions
         (1.0, 1, 1)
         """
-        return self._ladder.status()
+        return self._ladder.execute(commands.Status())
 
     def history(self, *, after: int = 0, limit: int | None = None) -> Submissions:
         """Return the submissions in their order, as the analyst may see them.
@@ -572,7 +567,8 @@ class LadderHoldout:
         start = min(whole("after", after, least=0, most=math.inf), LARGEST_NUMBER)
         if limit is not None:
             limit = min(whole("limit", limit, least=0, most=math.inf), LARGEST_NUMBER)
-        return Submissions(self._ladder.history(start, limit))
+        asked = commands.History(after=start, limit=commands.ALL if limit is None else limit)
+        return Submissions(self._ladder.execute(asked).submissions)
 
     def certificate(self, confidence: float | None = None) -> ScoreCertificate:
         """Return an interval for the true score of the incumbent, however it was searched for.
@@ -620,7 +616,7 @@ class LadderHoldout:
         >>> round(found.low, 3), round(found.high, 3)
         (0.879, 0.919)
         """
-        return self._ladder.certificate(confidence)
+        return self._ladder.execute(commands.Certify(), confidence=confidence)
 
     def compare(self, first: Any, second: Any, *, confidence: float | None = None) -> Comparison:
         """Return an interval for the difference of two models' true scores.
@@ -672,12 +668,14 @@ class LadderHoldout:
         """
         ladder = of_one_metric(self._ladder)
 
-        def read(model: Any) -> Any:
-            if number_of(model) is not None:
-                return model
-            return read_submission(ladder, model, None, None)[0]
+        def read(model: Any) -> int | commands.Candidate:
+            number = number_of(model)
+            if number is not None:
+                return number
+            return commands.Candidate(predictions=read_submission(ladder, model, None, None)[0])
 
-        return ladder.compare(read(first), read(second), confidence)
+        asked = commands.Compare(first=read(first), second=read(second))
+        return ladder.execute(asked, confidence=confidence)
 
     def reveal(self) -> float | None:
         """Show the score of the incumbent of a ladder that shows improvements alone.
@@ -707,7 +705,7 @@ class LadderHoldout:
         >>> holdout.reveal()
         0.75
         """
-        return self._ladder.reveal()
+        return self._ladder.execute(commands.Reveal())
 
     def estimate(self) -> Estimate:
         """Correct the incumbent's score for its selection among the submissions of one batch.
@@ -744,7 +742,7 @@ class LadderHoldout:
         >>> holdout.status().score, 0.47 < holdout.estimate().score < 0.52
         (0.545, True)
         """
-        return self._ladder.estimate()
+        return self._ladder.execute(commands.Estimate())
 
     def reserve_certificate(self, confidence: float | None = None) -> ScoreCertificate:
         """Query the reserve once, about the incumbent: an interval from untouched rows.
@@ -790,7 +788,8 @@ class LadderHoldout:
         >>> found.reserve_query, found.score, round(found.low, 3)
         (1, 1.0, 0.985)
         """
-        return self._ladder.certificate(confidence, reserve=True)
+        ladder = beside_ledger(self._ladder, "The reserve is queried")
+        return ladder.reserve_certificate(confidence)
 
     def price(self, what: str = "compare") -> str:
         """Return before something is shown how wide the next certificate becomes by it.
@@ -929,7 +928,10 @@ that errs on a tenth of the rows).
         following = type(self).__new__(type(self))
         following._request = self._request
         fresh = FreshRows(X, y, sample_weight, ids, groups, training, reserve)
-        following._ladder = self._ladder.replenish(fresh)
+        name = shlex.quote(self._ladder.facts.name)
+        shell = f"ladder-holdout replenish {name} FILE --target COLUMN"
+        ladder = beside_ledger(self._ladder, f"Fresh rows are given ({shell})")
+        following._ladder = ladder.replenish(fresh)
         return following
 
     # -- searches of scikit-learn -----------------------------------------------------

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ladderholdout.arguments import text, within
-from ladderholdout.guard import (
-    HasLadder,
-    Health,
-    SeenGroups,
-    SpentAt,
-    Status,
-    Withdrawn,
-    health_of,
-    ladder_of,
-)
+from ladderholdout.arguments import within
+from ladderholdout.guard import commands
+from ladderholdout.guard.certificate import Health
+from ladderholdout.guard.ladder import LocalLadder, beside_ledger
+from ladderholdout.guard.open_ladder import HasLadder, ladder_of
+from ladderholdout.guard.prices import health_of
+from ladderholdout.guard.views import Status
+from ladderholdout.guard.withdrawal import Withdrawn, reason_in, withdraw_note
 from ladderholdout.metrics.arrays import LARGEST
 
 if TYPE_CHECKING:
@@ -39,6 +38,9 @@ class Owner:
 
     def __init__(self, holdout: HasLadder) -> None:
         self._holdout = holdout
+
+    def _ladder(self, what: str) -> LocalLadder:
+        return beside_ledger(ladder_of(self._holdout, several=True), what)
 
     def withdraw(self, number: int, *, reason: str) -> Withdrawn:
         """Take back a submission that was an accident, such as a model trained on the holdout.
@@ -81,7 +83,8 @@ class Owner:
         >>> withdrawn.incumbent is None
         True
         """
-        return ladder_of(self._holdout, several=True).withdraw(number, reason)
+        asked = commands.Withdraw(submission=number, reason=reason)
+        return self._ladder("That is done on the server's pages, or").execute(asked)
 
     def withdraw_note(self, by: str, *, reason: str) -> None:
         """Withdraw a note that the rows come in groups: certificates go without its doubt again.
@@ -109,8 +112,9 @@ class Owner:
         Traceback (most recent call last):
         ladderholdout.errors.InvalidArgument: by must be one of the notes of groups on...
         """
-        reason = text("reason", reason, 1000, "Auditors will read it: write what happened.")
-        ladder_of(self._holdout, several=True).note(SeenGroups(str(by), reason))
+        reason = reason_in(reason)
+        ladder = self._ladder("That is for the owner:")
+        ladder.write(partial(withdraw_note, by=str(by), reason=reason))
 
     def retire(self) -> Status:
         """Take no more submissions on this holdout, through any ladder, permanently.
@@ -126,9 +130,9 @@ class Owner:
         >>> holdout.owner.retire().retired is None
         False
         """
-        ladder = ladder_of(self._holdout, several=True)
-        ladder.retire()
-        return ladder.status()
+        ladder = self._ladder("That is done on the server's pages, or")
+        ladder.execute(commands.Retire(name=ladder.facts.name))
+        return ladder.execute(commands.Status())
 
     def forget(self) -> None:
         """Take back the registration of a holdout that was never queried, such as a slip.
@@ -147,7 +151,8 @@ class Owner:
         --------
         >>> holdout.owner.forget()
         """
-        ladder_of(self._holdout, several=True).forget()
+        name = shlex.quote(ladder_of(self._holdout, several=True).facts.name)
+        self._ladder(f"A registration is taken back where the ledger is (forget {name})").forget()
 
     def spent_at(self, width: float | None) -> Health:
         """State from which width of its certificate on the rows are used up.
@@ -180,8 +185,10 @@ class Owner:
         0.1
         """
         ladder = ladder_of(self._holdout)
-        width = None if width is None else within("width", width, LARGEST)
-        ladder.note(SpentAt(ladder.metric.name, width))
+        widths = {ladder.metric.name: None if width is None else within("width", width, LARGEST)}
+        self._ladder("That is for the owner:").write(
+            lambda tx, record: tx.note(record.holdout_id, "spent", widths=widths)
+        )
         return health_of(ladder)
 
     def audit(

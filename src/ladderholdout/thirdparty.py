@@ -56,11 +56,6 @@ class Reliance:
         """The module and the name, as a frame states them."""
         return self.module, self.name
 
-    @property
-    def tested(self) -> tuple[str, str] | None:
-        """The oldest and the newest version that the tests ran with; None: it never was there."""
-        return TESTED.get(self.library)
-
 
 TESTED = {
     "keras": ("3.15.1", "3.15.1"),
@@ -151,12 +146,10 @@ CONSTRAINTS = Reliance(
     "optuna", "optuna.samplers._base", "_CONSTRAINTS_KEY", "the constraints of a trial of Optuna 4"
 )
 ONE_TRIAL = Reliance("optuna-integration", _STUDIES, "_Objective.__call__", "a trial", ("trial",))
-DASK = Reliance("dask-ml", "dask_ml.", "", "is refused")
 _AUTOLOGGING = "utils.autologging_utils"
 SWITCH = _mlflow(_AUTOLOGGING, "_AUTOLOGGING_GLOBALLY_DISABLED", "whether autologging is off")
 DISABLE = _mlflow(_AUTOLOGGING, "disable_autologging", "switches it off")
 CLIENT = _mlflow("tracking.client", "MlflowClient._tracking_client", "logs to no active model")
-ENGINES = _mlflow("store.db.db_types", "DATABASE_ENGINES", "which URIs are databases")
 SQL_STORE = _mlflow("store.tracking.sqlalchemy_store", "", "is loaded in the main thread")
 HTTP = _mlflow("utils.rest_utils", "http_request", "tries a server once")
 CREDENTIALS = _mlflow("utils.credentials", "get_default_host_creds", "how to call a server")
@@ -198,15 +191,9 @@ UNTOUCHED_BY = (
     _sklearn(_RIDGE, "_BaseRidgeCV.fit", "passes rows and labels on"),
 )
 
-RELIANCES: tuple[Reliance, ...] = (
-    *(FIT, CANDIDATES, ONE_FIT, SCORE, CROSS_VALIDATE, LEARNING, VALIDATION, VALIDATION_FOLDS),
-    *(PERMUTATION, ONE_PERMUTATION, INSPECTION, SCORERS, SCORERS_OF, PIPELINE, TARGET, TASK),
-    *(PARALLEL, IN_FIT, PREDICTIONS, THRESHOLDS, SELECTION, *UNTOUCHED, *UNTOUCHED_BY),
-    CONTEXT,
-    *(RUN_TRIAL, SEQUENTIAL, STORAGE, STUDY_ID, TRIAL_ID, CONSTRAINTS, ONE_TRIAL, DASK),
-    *(SWITCH, DISABLE, CLIENT, ENGINES, SQL_STORE, HTTP, CREDENTIALS),
-    *(BOOSTER_OF, BOOSTER, MODEL_OF, MODEL_CLASSES, MODEL_CALLBACKS),
-    *(EPOCH_CALLBACKS, MODULES),
+RELIANCES = (
+    *(entry for entry in [*globals().values()] if isinstance(entry, Reliance)),
+    *(*UNTOUCHED, *UNTOUCHED_BY),
 )
 """All of them."""
 
@@ -651,13 +638,6 @@ def autologging_off() -> AbstractContextManager[None] | None:
 def store_of(client: MlflowClient) -> Any:
     """Return where a client writes to."""
     return client._tracking_client.store
-
-
-def databases() -> tuple[str, ...]:
-    """Return the schemes of tracking URIs that are databases."""
-    from mlflow.store.db.db_types import DATABASE_ENGINES
-
-    return tuple(DATABASE_ENGINES)
 
 
 def load_sql_store() -> None:

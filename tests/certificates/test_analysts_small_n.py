@@ -21,16 +21,18 @@ from numpy.typing import NDArray
 from scipy.stats import binomtest
 
 from ladderholdout import LadderHoldout
-from ladderholdout.certificates import (
+from ladderholdout.certificates.reserve_intervals import (
+    ReserveGrid,
+    reserve_interval,
+    reserve_log_count,
+)
+from ladderholdout.certificates.transcript import (
     Certificate,
     Grid,
     Request,
-    ReserveGrid,
     Transcript,
     certify,
     grid_of,
-    reserve_interval,
-    reserve_log_count,
 )
 from ladderholdout.leaderboard import Leaderboard
 from ladderholdout.mechanisms import (

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from scipy.stats import beta, binom, multinomial, norm
 
-from ladderholdout.certificates import Rows, bound_of, score_limits
 from ladderholdout.certificates.bands import (
     MOST_RANKS,
     _lower_band,
@@ -18,6 +17,7 @@ from ladderholdout.certificates.bands import (
     _upper_band,
     average_precision_limits,
 )
+from ladderholdout.certificates.metric_limits import Rows, bound_of, score_limits
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.metrics import get_metric
 

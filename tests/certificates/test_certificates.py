@@ -27,29 +27,35 @@ from benchmarks.papers._bounds import (
     sample_splitting,
     zheng,
 )
-from ladderholdout.certificates import (
-    Grid,
+from ladderholdout.certificates import codes
+from ladderholdout.certificates.codes import (
     LadderTranscript,
-    Transcript,
-    bayesian_bootstrap,
-    certify,
-    codes,
     event_length,
-    exact_lower,
-    exact_upper,
+    falls_length,
+    flags_length,
+    mixed,
+    place_length,
+    worst_log_count,
+)
+from ladderholdout.certificates.reserve_intervals import (
+    bayesian_bootstrap,
+    reserve_interval,
+    reserve_log_count,
+)
+from ladderholdout.certificates.transcript import (
+    Grid,
+    Transcript,
+    certify,
     grid_of,
     highest_release,
     later_price,
-    place_length,
-    reserve_interval,
-    reserve_log_count,
-    worst_log_count,
 )
-from ladderholdout.certificates.codes import falls_length, flags_length, mixed
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.limits.intervals import (
     bounded_lower,
     bounded_upper,
+    exact_lower,
+    exact_upper,
     kl_lower,
     kl_upper,
     weighted_lower,

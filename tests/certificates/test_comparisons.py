@@ -11,10 +11,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from ladderholdout.certificates import Rows, certify_difference, difference_limits
 from ladderholdout.certificates.codes import place_length
-from ladderholdout.certificates.comparisons import _shown
+from ladderholdout.certificates.comparisons import _shown, certify_difference, difference_limits
 from ladderholdout.certificates.group_limits import Groups
+from ladderholdout.certificates.metric_limits import Rows
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.limits import Limits
 from ladderholdout.metrics import get_metric

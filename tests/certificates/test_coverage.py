@@ -17,14 +17,9 @@ from numpy.typing import NDArray
 from scipy.special import betainc
 from scipy.stats import binomtest
 
-from ladderholdout.certificates import (
-    LadderTranscript,
-    Request,
-    Transcript,
-    certify,
-    exact_lower,
-    exact_upper,
-)
+from ladderholdout.certificates.codes import LadderTranscript
+from ladderholdout.certificates.transcript import Request, Transcript, certify
+from ladderholdout.limits.intervals import exact_lower, exact_upper
 from ladderholdout.mechanisms import (
     BayesBootLadder,
     Evidence,

@@ -14,14 +14,17 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from ladderholdout.certificates import FinalsEvidence, ReserveGrid, sign_evidence, upper_triangle
 from ladderholdout.certificates.finals import (
+    FinalsEvidence,
     closed,
     of_teams,
     rank_sets,
     relation_length,
+    sign_evidence,
     step_down,
+    upper_triangle,
 )
+from ladderholdout.certificates.reserve_intervals import ReserveGrid
 from ladderholdout.certificates.targeted_bets import ordered_mean_evidence
 
 pytestmark = pytest.mark.quick

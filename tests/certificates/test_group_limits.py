@@ -15,12 +15,13 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from ladderholdout.certificates import Rows, bound_of, exact_lower, exact_upper, score_limits
 from ladderholdout.certificates.group_limits import Groups, ratio_of_groups, share_of_groups
 from ladderholdout.certificates.group_variances import r2_of_groups
+from ladderholdout.certificates.metric_limits import Rows, bound_of, score_limits
 from ladderholdout.certificates.regression_limits import r2_limits
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.limits.betting import target_of
+from ladderholdout.limits.intervals import exact_lower, exact_upper
 from ladderholdout.metrics import METRICS, Metric, RatioOfMeans, get_metric
 
 LEVEL = math.log(0.05)

@@ -16,15 +16,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from ladderholdout.certificates import (
-    Grid,
-    Limits,
-    Rows,
-    Transcript,
-    bound_of,
-    ladder_transcript,
-    score_limits,
-)
+from ladderholdout.certificates.metric_limits import Rows, bound_of, score_limits
+from ladderholdout.certificates.transcript import Grid, Transcript, ladder_transcript
+from ladderholdout.limits.betting import Limits
 from ladderholdout.mechanisms import Evidence, SimplifiedLadder
 from ladderholdout.metrics import METRICS, MeanOfPairs, Metric, RatioOfMeans
 from ladderholdout.metrics.arrays import Array

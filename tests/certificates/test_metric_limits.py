@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from ladderholdout.certificates import Limits, Rows, bound_of, exact_lower, score_limits
 from ladderholdout.certificates.class_averages import (
     _many_lower,
     _two_lower,
@@ -36,6 +35,7 @@ from ladderholdout.certificates.matchings import (
     kappa_limits,
     matthews_limits,
 )
+from ladderholdout.certificates.metric_limits import Rows, bound_of, score_limits
 from ladderholdout.certificates.regression_limits import (
     Series,
     _Placed,
@@ -46,6 +46,7 @@ from ladderholdout.certificates.regression_limits import (
 )
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.limits.betting import (
+    Limits,
     log_mean,
     mean_limits,
     mean_lower,
@@ -54,6 +55,7 @@ from ladderholdout.limits.betting import (
     summed_up,
     target_of,
 )
+from ladderholdout.limits.intervals import exact_lower
 from ladderholdout.metrics import METRICS, Metric, get_metric
 
 pytestmark = pytest.mark.quick

@@ -11,12 +11,8 @@ import numpy as np
 import pytest
 
 from ladderholdout import InvalidArgument
-from ladderholdout.certificates import (
-    LadderTranscript,
-    Request,
-    Transcript,
-    event_length,
-)
+from ladderholdout.certificates.codes import LadderTranscript, event_length
+from ladderholdout.certificates.transcript import Request, Transcript
 
 VALUES = 3
 QUERIES = 7

@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
-from ladderholdout.certificates import Rows, assumptions_of, bound_of, score_limits
+from ladderholdout.certificates.metric_limits import Rows, bound_of, score_limits
+from ladderholdout.certificates.score_intervals import assumptions_of
 from ladderholdout.certificates.targeted_bets import (
     PRECISION,
     Sequence,

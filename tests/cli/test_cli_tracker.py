@@ -23,9 +23,8 @@ from typer.main import get_command
 from ladderholdout import LadderHoldout
 from ladderholdout.cli import app
 from ladderholdout.errors import InvalidArgument, InvalidSubmission
-from ladderholdout.mechanisms import MECHANISMS, Ladder
-from ladderholdout.mechanisms.parsing import mechanism_of
-from ladderholdout.remote.predictions import labels_like
+from ladderholdout.mechanisms import MECHANISMS, Ladder, mechanism_of
+from ladderholdout.remote.tables import labels_like
 from tests.support.commands import CliRunner
 from tests.support.holdouts import EVERY
 from tests.support.ledgers import entries_of, remove, stored, tamper

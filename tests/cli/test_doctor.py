@@ -9,7 +9,7 @@ import pytest
 
 from ladderholdout import LadderHoldout
 from ladderholdout.cli import app
-from ladderholdout.guard.opening.health import Finding, ledger_findings
+from ladderholdout.guard.health import Finding, ledger_findings
 from ladderholdout.integrations.mlflow.service import mlflow_findings, server_finding
 from tests.support.commands import CliRunner
 from tests.support.holdouts import coins

@@ -24,10 +24,9 @@ from ladderholdout.cli import app
 from ladderholdout.errors import InvalidArgument, KnownHoldoutWarning
 from ladderholdout.mechanisms import FullDisclosure
 from ladderholdout.metrics import get_metric
-from ladderholdout.remote.predictions import Form
+from ladderholdout.remote.tables import Form
 from ladderholdout.remote.wire import ARROW, CSV
-from ladderholdout.server.bodies import upload_media
-from ladderholdout.server.space import Space
+from ladderholdout.server.bodies import Space, upload_media
 from tests.support.commands import CliRunner
 from tests.support.server import submission_in
 

@@ -28,7 +28,7 @@ from ladderholdout.cli import agents, app
 from ladderholdout.cli.files import predictions_from
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.metrics import get_metric
-from ladderholdout.remote.predictions import Form
+from ladderholdout.remote.tables import Form
 from ladderholdout.server.accounts import revoke_token
 from tests.support import server
 from tests.support.commands import CliRunner

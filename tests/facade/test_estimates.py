@@ -12,7 +12,8 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from ladderholdout import LadderHoldout, LadderStopping
-from ladderholdout.certificates import Transcript, event_length, place_length
+from ladderholdout.certificates.codes import event_length, place_length
+from ladderholdout.certificates.transcript import Transcript
 from ladderholdout.errors import (
     HoldoutConflict,
     InvalidArgument,
@@ -20,8 +21,8 @@ from ladderholdout.errors import (
     LedgerError,
 )
 from ladderholdout.estimates import Stopping, corrected
-from ladderholdout.guard.certify.estimation import on_grid
-from ladderholdout.guard.opening.health import verify_holdout
+from ladderholdout.guard.health import verify_holdout
+from ladderholdout.guard.on_record import on_grid
 from ladderholdout.mechanisms import (
     BayesBootLadder,
     FullDisclosure,

@@ -25,7 +25,7 @@ from ladderholdout.audit.plots import figures_of
 from ladderholdout.cli.files import read_rows
 from ladderholdout.errors import LadderHoldoutError, LedgerError, MissingExtra, VaultError
 from ladderholdout.extras import EXTRAS, missing, needed
-from ladderholdout.identity import fingerprint, row_hashes
+from ladderholdout.identity.hashing import fingerprint, row_hashes
 from ladderholdout.integrations.optuna import dashboard
 from ladderholdout.integrations.prompts import GuardedGepa
 from ladderholdout.pictures import axes_or_new

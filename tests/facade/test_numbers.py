@@ -38,7 +38,7 @@ from ladderholdout.mechanisms import (
 from ladderholdout.metrics import METRICS, Metric, RatioOfMeans, get_metric
 from ladderholdout.metrics.scales import Scale, scale_of
 from tests.support.holdouts import assert_replays
-from tests.support.ledgers import points
+from tests.support.ledgers import copied
 
 Function = Any
 
@@ -385,9 +385,9 @@ def test_a_repeat_is_shown_as_one() -> None:
 
 
 def test_no_view_draws_a_fall() -> None:
-    drawn = points(climbed())
+    drawn = copied(climbed()).submissions
     assert [one.improved for one in drawn] == [True] * 3 + [False] * 3
-    released = [one.released for one in drawn if one.released is not None]
+    released = [one.score for one in drawn if one.score is not None]
     assert released == sorted(released)
 
 
@@ -424,7 +424,7 @@ def test_a_refused_estimate_is_in_no_view() -> None:
     assert holdout.estimate().score is None
     assert holdout.status().estimate is None
     assert "estimate" not in str(holdout.status())
-    assert all(one.estimate is None for one in points(holdout))
+    assert all(score is None for score in copied(holdout).estimates.values())
 
 
 # -- estimates in time ---------------------------------------------------------------------------
@@ -508,9 +508,9 @@ PROGRAM = """
 import time
 import numpy as np
 from ladderholdout import LadderHoldout
-from ladderholdout.guard.certify import estimation
+from ladderholdout.guard import on_record
 from ladderholdout.metrics import Metric
-estimation._PATIENCE = 0.1
+on_record._PATIENCE = 0.1
 def slow(y, p, sample_weight=None):
     time.sleep(0.001)
     return -float(np.average((y - p) ** 2, weights=sample_weight))

@@ -15,8 +15,8 @@ from ladderholdout import LadderHoldout, mechanisms
 from ladderholdout.audit import plots
 from ladderholdout.cli import app
 from ladderholdout.errors import BudgetWarning, UnknownHoldout
-from ladderholdout.guard.shown.next_release import next_release
-from ladderholdout.guard.shown.score_certificate import interval
+from ladderholdout.guard.certificate import interval
+from ladderholdout.guard.record_views import next_release
 from ladderholdout.lab.report import analyst_of, matches, plot
 from ladderholdout.mechanisms import Ladder, LadderRules
 from ladderholdout.metrics import get_metric

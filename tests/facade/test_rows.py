@@ -54,7 +54,7 @@ from ladderholdout.errors import (
     OverlapWarning,
     SearchStopped,
 )
-from ladderholdout.identity import near_copies
+from ladderholdout.identity.matching import near_copies
 from ladderholdout.mechanisms import FullDisclosure, Ladder
 from ladderholdout.metrics import Metric
 from tests.support.ledgers import shared_as_counted

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ladderholdout import InvalidArgument, LadderHoldout
-from ladderholdout.guard.opening.settings import HoldoutSettings
+from ladderholdout.guard.settings import HoldoutSettings
 from ladderholdout.leaderboard import Leaderboard
 
 X, Y = np.arange(40).reshape(-1, 1), np.arange(40) % 2

@@ -29,8 +29,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ladderholdout import LadderHoldout, LadderHoldoutError, LadderHoldoutWarning, Metric
-from ladderholdout.guard import Origin, ladder_of
-from ladderholdout.guard.opening.health import verify_holdout
+from ladderholdout.guard import commands
+from ladderholdout.guard.health import verify_holdout
+from ladderholdout.guard.open_ladder import Origin, ladder_of
 from ladderholdout.leaderboard import Leaderboard
 from ladderholdout.mechanisms import (
     BayesBootLadder,
@@ -811,7 +812,7 @@ def keys_and_searches(place: Place) -> dict[str, Any]:
     for place_in in (3, 1, 2):  # candidates in the order in which workers bring them
         origin = Origin(batch="grid", place=place_in, search="u")
         answers.append(ladder.submit(right(y, 170 + place_in, 70 + place_in), origin))
-    found = ladder.history(0, None, search="t")
+    found = ladder.execute(commands.History(limit=commands.ALL, search="t")).submissions
     return {
         "answers": answers,
         "found": found,
@@ -924,7 +925,6 @@ def finals(place: Place) -> dict[str, Any]:
 
 @session
 def accounts_of_a_server(place: Place) -> dict[str, Any]:
-    from ladderholdout.guard import commands
     from ladderholdout.server import accounts
     from ladderholdout.server.settings import ServerSettings
     from ladderholdout.server.views import Served

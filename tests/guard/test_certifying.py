@@ -14,10 +14,11 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.tree import DecisionTreeClassifier
 
 from ladderholdout import InvalidArgument, LadderHoldout, Metric
-from ladderholdout.certificates import LadderTranscript, Transcript, certify, later_price
+from ladderholdout.certificates.codes import LadderTranscript
+from ladderholdout.certificates.transcript import Transcript, certify, later_price
 from ladderholdout.cli import app
 from ladderholdout.errors import HoldoutConflict
-from ladderholdout.guard.opening.health import verify_holdout
+from ladderholdout.guard.health import verify_holdout
 from ladderholdout.leaderboard import Leaderboard
 from ladderholdout.mechanisms import (
     MECHANISMS,

@@ -17,7 +17,7 @@ from sklearn.metrics import get_scorer
 from ladderholdout import Comparison, LadderHoldout
 from ladderholdout.cli import app
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, InvalidSubmission
-from ladderholdout.guard import LocalLadder
+from ladderholdout.guard.ladder import LocalLadder
 from ladderholdout.limits import paired_limits
 from ladderholdout.mechanisms import GateLadder, RoundedDisclosure
 from ladderholdout.server.accounts import add_account

@@ -14,7 +14,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from ladderholdout import InvalidArgument, LadderHoldout
 from ladderholdout.errors import LadderHoldoutWarning, NotIncumbentWarning
-from ladderholdout.guard.shown.next_release import smallest_step
+from ladderholdout.guard.record_views import smallest_step
 from ladderholdout.mechanisms import (
     FullDisclosure,
     Ladder,

@@ -23,7 +23,7 @@ from ladderholdout.errors import (
     TargetWarning,
     UnknownHoldout,
 )
-from ladderholdout.guard.opening.health import verify_holdout
+from ladderholdout.guard.health import verify_holdout
 from ladderholdout.leaderboard import Leaderboard
 from ladderholdout.mechanisms import GateLadder, Ladder
 from tests.support.holdouts import assert_replays, coins, guesses

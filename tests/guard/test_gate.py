@@ -24,10 +24,10 @@ from ladderholdout.errors import (
     KnownHoldoutWarning,
     OpenedWarning,
 )
-from ladderholdout.guard import LocalLadder
+from ladderholdout.guard.batches import read_submission
+from ladderholdout.guard.health import verify_holdout
+from ladderholdout.guard.ladder import LocalLadder
 from ladderholdout.guard.open_ladder import Origin
-from ladderholdout.guard.opening.health import verify_holdout
-from ladderholdout.guard.query.batches import read_submission
 from ladderholdout.mechanisms import GateLadder, RoundedDisclosure
 from ladderholdout.mechanisms.gate import log_chance
 from tests.support.holdouts import assert_replays

@@ -15,7 +15,6 @@ from sklearn.model_selection import GridSearchCV, GroupKFold
 
 from ladderholdout import LadderHoldout
 from ladderholdout.audit.statistics import paired, score_interval
-from ladderholdout.certificates import exact_lower, exact_upper
 from ladderholdout.certificates.group_limits import Groups, share_of_groups
 from ladderholdout.cli import app
 from ladderholdout.errors import (
@@ -27,9 +26,10 @@ from ladderholdout.errors import (
     OverlapError,
     OverlapWarning,
 )
-from ladderholdout.guard.opening import Part
-from ladderholdout.guard.opening.health import verify_holdout
-from ladderholdout.identity import id_hashes
+from ladderholdout.guard.health import verify_holdout
+from ladderholdout.guard.rows import Part
+from ladderholdout.identity.labels import id_hashes
+from ladderholdout.limits.intervals import exact_lower, exact_upper
 from ladderholdout.mechanisms import (
     BayesBootLadder,
     FullDisclosure,

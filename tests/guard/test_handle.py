@@ -31,7 +31,7 @@ from ladderholdout.errors import (
     UnknownHoldout,
     VaultError,
 )
-from ladderholdout.guard.opening.health import verify_holdout
+from ladderholdout.guard.health import verify_holdout
 from ladderholdout.mechanisms import (
     BayesBootLadder,
     FullDisclosure,

@@ -13,10 +13,10 @@ import pytest
 from ladderholdout import Health, InvalidArgument, LadderHoldout
 from ladderholdout.cli import app
 from ladderholdout.errors import KnownHoldoutWarning
-from ladderholdout.guard.opening.health import verify_holdout
+from ladderholdout.guard.health import verify_holdout
 from ladderholdout.limits.intervals import exact_lower, exact_upper
 from ladderholdout.mechanisms import Ladder
-from ladderholdout.planning import Course
+from ladderholdout.planning.course import Course
 from tests.support.commands import CliRunner
 from tests.support.holdouts import coins
 

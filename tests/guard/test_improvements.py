@@ -29,10 +29,11 @@ from ladderholdout import (
     Release,
 )
 from ladderholdout.audit import plots, record_of, write_report
-from ladderholdout.certificates import LadderTranscript, Transcript, event_length
+from ladderholdout.certificates.codes import LadderTranscript, event_length
+from ladderholdout.certificates.transcript import Transcript
 from ladderholdout.cli import app
 from ladderholdout.errors import HoldoutConflict, LedgerError
-from ladderholdout.guard.opening.health import verify_holdout
+from ladderholdout.guard.health import verify_holdout
 from ladderholdout.integrations.mlflow import export
 from ladderholdout.mechanisms import (
     FullDisclosure,

@@ -16,7 +16,9 @@ from scipy.stats import norm
 from sklearn.metrics import r2_score
 
 from ladderholdout import LadderHoldout
-from ladderholdout.certificates import Rows, Transcript, certify_score, score_limits
+from ladderholdout.certificates.metric_limits import Rows, score_limits
+from ladderholdout.certificates.score_intervals import certify_score
+from ladderholdout.certificates.transcript import Transcript
 from ladderholdout.cli import app
 from ladderholdout.errors import (
     HoldoutConflict,
@@ -25,7 +27,7 @@ from ladderholdout.errors import (
     OpenedWarning,
     RangeWarning,
 )
-from ladderholdout.guard.shown.views import ScoreCertificate
+from ladderholdout.guard.views import ScoreCertificate
 from ladderholdout.mechanisms import SimplifiedLadder
 from ladderholdout.metrics import METRICS, Metric, get_metric
 from tests.support.commands import CliRunner

@@ -21,15 +21,13 @@ from scipy.stats import binom, binomtest
 from sklearn.metrics import mean_absolute_error, roc_auc_score
 
 from ladderholdout import InvalidArgument, LadderHoldout, Metric
-from ladderholdout.certificates import (
+from ladderholdout.certificates.matchings import auc_limits
+from ladderholdout.certificates.reserve_intervals import (
     ReserveGrid,
-    exact_lower,
-    exact_upper,
-    later_price,
     reserve_interval,
     reserve_log_count,
 )
-from ladderholdout.certificates.matchings import auc_limits
+from ladderholdout.certificates.transcript import later_price
 from ladderholdout.errors import (
     HoldoutConflict,
     KnownHoldoutWarning,
@@ -38,12 +36,14 @@ from ladderholdout.errors import (
     PredictionWarning,
     VaultError,
 )
-from ladderholdout.guard.opening.health import verify_holdout
-from ladderholdout.guard.opening.reserved_rows import draw
-from ladderholdout.guard.shown.views import ScoreCertificate
+from ladderholdout.guard.health import verify_holdout
+from ladderholdout.guard.rows import draw
+from ladderholdout.guard.views import ScoreCertificate
 from ladderholdout.limits.intervals import (
     bounded_lower,
     bounded_upper,
+    exact_lower,
+    exact_upper,
     weighted_lower,
     weighted_upper,
 )

@@ -35,7 +35,7 @@ from sklearn.model_selection._search import BaseSearchCV
 from sklearn.tree import DecisionTreeClassifier
 
 from ladderholdout import LadderHoldout, SearchStopped
-from ladderholdout.guard.shown.views import Submission
+from ladderholdout.guard.views import Submission
 
 # Workers of loky cannot import this file: what it defines travels whole.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])

@@ -19,18 +19,14 @@ from ladderholdout import LadderHoldout
 from ladderholdout.audit import record_of
 from ladderholdout.audit.statistics import plain
 from ladderholdout.audit.submissions import GrowingColumns
-from ladderholdout.certificates import Grid
+from ladderholdout.certificates.transcript import Grid
 from ladderholdout.errors import KnownHoldoutWarning
+from ladderholdout.guard import rows as guard_rows
+from ladderholdout.guard.health import verify_holdout
 from ladderholdout.guard.open_ladder import Origin
-from ladderholdout.guard.opening import stored_rows
-from ladderholdout.guard.opening.health import verify_holdout
-from ladderholdout.identity import (
-    content_hashes,
-    id_hashes,
-    inverse,
-    row_hashes,
-    sequence_digest,
-)
+from ladderholdout.identity.hashing import content_hashes, row_hashes
+from ladderholdout.identity.labels import id_hashes, sequence_digest
+from ladderholdout.identity.matching import inverse
 from ladderholdout.pictures import thinned
 from ladderholdout.vault import Rows
 from tests.support.holdouts import coins
@@ -102,7 +98,9 @@ def test_what_is_counted_in_the_ledger_is_what_happened(seed: int) -> None:
             assert found is not None
             expected = transcript_before(entries, own[-1], grids)
             assert (found.before, found.place) == (expected.before, expected.place)
-            assert 1 + found.runs + sum(one.alone for one in found.events) == expected.event
+            improved = [one for queries in found.ladders for one in queries.improved]
+            single = sum(one.batch is None for one in improved) - (found.own.batch is None)
+            assert 1 + found.runs + single == expected.event
             names = dict.fromkeys(entry.ladder for entry in entries[: expected.before])
             if entries[own[-1]].batch is None:
                 names.setdefault(name)
@@ -230,7 +228,7 @@ def test_what_rows_are_known_by_is_written_in_pieces_and_is_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each column is what was made of all rows at once, and the chain covers it as it is."""
-    monkeypatch.setattr(stored_rows, "_AT_A_TIME", 7)
+    monkeypatch.setattr(guard_rows, "_AT_A_TIME", 7)
     rng, n = np.random.default_rng(0), 100
     X, y = rng.random((n, 2)), np.array(["no", "yes"])[rng.integers(0, 2, n)]
     weights, ledger = rng.random(n), tmp_path / "ledger.db"
@@ -238,16 +236,16 @@ def test_what_rows_are_known_by_is_written_in_pieces_and_is_the_same(
         X, y, scoring="accuracy", name="rows", sample_weight=weights, ids=range(n), ledger=ledger
     )
     secret, rows = secret_of(holdout), Rows(X, y, weights)
-    hashes, given = row_hashes(X), stored_rows.digests_of(secret, rows)
+    hashes, given = row_hashes(X), guard_rows.digests_of(secret, rows).T
     expected = {
         "row hashes": hashes,
         "ids": id_hashes(range(n)),
-        "label digests": given.labels,
-        "weight digests": given.weights,
+        "label digests": given[0],
+        "weight digests": given[1],
         "places": inverse(np.argsort(content_hashes(hashes, y, weights), kind="stable")),
     }
     sequence = stored(ledger, "holdout", "labels digest")
-    assert sequence == sequence_digest(secret, given.labels)
+    assert sequence == sequence_digest(secret, given[0])
     for name in expected:
         found = stored(ledger, "holdout", name)
         assert found == np.asarray(expected[name]).astype("<u8").tobytes(), name

@@ -33,7 +33,7 @@ from sklearn.model_selection import (
 from sklearn.tree import DecisionTreeClassifier
 
 from ladderholdout import InvalidArgument, LadderHoldout, Metric, SearchStopped
-from ladderholdout.certificates import Transcript, certify
+from ladderholdout.certificates.transcript import Transcript, certify
 from ladderholdout.cli import app
 from ladderholdout.errors import (
     BudgetWarning,
@@ -45,8 +45,8 @@ from ladderholdout.errors import (
     NoImprovementWarning,
     UnknownHoldout,
 )
-from ladderholdout.guard.opening.health import verify_holdout
-from ladderholdout.guard.query.submission import Guard
+from ladderholdout.guard.health import verify_holdout
+from ladderholdout.guard.submit import Guard
 from ladderholdout.integrations.staged import ladder_stopping
 from ladderholdout.mechanisms import (
     FullDisclosure,

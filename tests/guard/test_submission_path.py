@@ -17,8 +17,8 @@ from ladderholdout import LadderHoldout
 from ladderholdout.errors import (
     RestoredWarning,
 )
+from ladderholdout.guard.health import verify_holdout
 from ladderholdout.guard.open_ladder import Origin
-from ladderholdout.guard.opening.health import verify_holdout
 from ladderholdout.mechanisms import MECHANISMS, Evaluation, Ladder, Mechanism
 from ladderholdout.mechanisms.base import State, draws
 from ladderholdout.mechanisms.rules import LadderRules

@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 
 from ladderholdout import InvalidArgument, LadderHoldout
-from ladderholdout.certificates import reserve_interval
+from ladderholdout.certificates.reserve_intervals import reserve_interval
 from ladderholdout.errors import (
     HoldoutConflict,
     KnownHoldoutWarning,
@@ -24,7 +24,7 @@ from ladderholdout.errors import (
     UnknownHoldout,
     VaultError,
 )
-from ladderholdout.guard.opening.health import verify_holdout
+from ladderholdout.guard.health import verify_holdout
 from ladderholdout.mechanisms import FullDisclosure
 from tests.support.beyond_plain import needs_pandas, pd
 from tests.support.holdouts import assert_replays, coins, guesses

@@ -14,10 +14,10 @@ from sklearn.dummy import DummyClassifier
 from sklearn.model_selection import GridSearchCV
 
 from ladderholdout import LadderHoldout
-from ladderholdout.certificates import Grid, Transcript, certify, ladder_transcript
+from ladderholdout.certificates.transcript import Grid, Transcript, certify, ladder_transcript
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, InvalidSubmission
+from ladderholdout.guard.health import verify_holdout
 from ladderholdout.guard.open_ladder import Origin
-from ladderholdout.guard.opening.health import verify_holdout
 from ladderholdout.mechanisms import (
     FullDisclosure,
     GaussianLadder,

@@ -10,9 +10,10 @@ import pytest
 from scipy.stats import binom
 
 from ladderholdout import LadderHoldout
-from ladderholdout.certificates import Transcript, certify
+from ladderholdout.certificates.transcript import Transcript, certify
 from ladderholdout.errors import CopiedRowsWarning
-from ladderholdout.identity import copied_rows, row_hashes
+from ladderholdout.identity.hashing import row_hashes
+from ladderholdout.identity.matching import copied_rows
 
 pytestmark = pytest.mark.quick
 

@@ -24,25 +24,19 @@ from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.identity import (
+from ladderholdout.identity import hashing, matching
+from ladderholdout.identity.hashing import content_digest, content_hashes, fingerprint, row_hashes
+from ladderholdout.identity.labels import (
     ENOUGH_BITS,
     by_value,
     check_kinds,
-    content_digest,
-    content_hashes,
-    counterparts,
-    fingerprint,
     id_hashes,
-    inverse,
     label_digests,
-    overlap,
-    row_hashes,
-    rows,
     sequence_bits,
     sequence_digest,
+    siphash,
 )
-from ladderholdout.identity import rows as identity_rows
-from ladderholdout.identity.labels import siphash
+from ladderholdout.identity.matching import counterparts, inverse, overlap
 from tests.support.beyond_plain import pd
 
 CANARY = "canary-7f3a"
@@ -167,7 +161,7 @@ def test_the_chunk_size_does_not_matter(X: NDArray[np.float64], chunk: int) -> N
     packed += [] if pd is None else [pd.DataFrame(X)]
     whole = row_hashes(X)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rows, "CHUNK", chunk)
+        patch.setattr(hashing, "CHUNK", chunk)
         for other in packed:
             assert np.array_equal(row_hashes(other), whole)
 
@@ -176,7 +170,7 @@ def test_data_of_several_chunks_hash_as_their_parts_do() -> None:
     X = np.random.default_rng(0).standard_normal((3_000, 50))
     X[X < 0] = 0
     parts = np.concatenate([row_hashes(part) for part in np.split(X, 10)])
-    assert X.size > 2 * rows.CHUNK
+    assert X.size > 2 * hashing.CHUNK
     for other in (X, *([] if pd is None else [pd.DataFrame(X)]), scipy.sparse.csr_array(X)):
         assert np.array_equal(row_hashes(other), parts)
 
@@ -549,7 +543,7 @@ def test_large_rows_are_opened_again_without_numbering_them(
     rows = np.random.default_rng(2).integers(0, 9, 50).astype(np.uint64)
     labels, order = rows % 2, np.random.default_rng(3).permutation(50)
     numbered = counterparts(rows, 1 - labels, rows[order], labels[order])
-    monkeypatch.delattr(identity_rows, "_numbered")
+    monkeypatch.delattr(matching, "_numbered")
     to = counterparts(rows, labels, rows[order], labels[order])
     assert (rows[order][to] == rows).all() and to.tolist() == numbered.tolist()
     assert counterparts(rows, labels, rows, labels).tolist() == list(range(50))

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.identity import overlap, row_hashes
+from ladderholdout.identity.hashing import row_hashes
+from ladderholdout.identity.matching import overlap
 from tests.identity.test_fingerprint import DAY, one, same
 from tests.support.beyond_plain import NEEDS_PANDAS
 

@@ -13,7 +13,7 @@ from typer.testing import Result
 from ladderholdout import InvalidArgument, LadderHoldout
 from ladderholdout.cli import app
 from ladderholdout.errors import InvalidSubmission, KnownHoldoutWarning
-from ladderholdout.guard import ladder_of
+from ladderholdout.guard.open_ladder import ladder_of
 from ladderholdout.integrations.evaluation_logs import answers_in
 from ladderholdout.integrations.evaluations import Answer, Reading, submission_of
 from ladderholdout.mechanisms import GateLadder

@@ -49,10 +49,9 @@ from ladderholdout.errors import (
     NotIncumbentWarning,
     OverlapWarning,
 )
-from ladderholdout.guard.query.finalists import ranked
+from ladderholdout.guard.batches import ranked
 from ladderholdout.integrations.guarded_search import GuardedSearch
-from ladderholdout.mechanisms import PairedTestLadder
-from ladderholdout.mechanisms.defaults import FINALISTS
+from ladderholdout.mechanisms import FINALISTS, PairedTestLadder
 from tests.support.ledgers import entries_of
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)

@@ -15,9 +15,10 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.tree import DecisionTreeClassifier
 
 from ladderholdout import LadderHoldout
-from ladderholdout.certificates import LadderTranscript, Transcript
+from ladderholdout.certificates.codes import LadderTranscript
+from ladderholdout.certificates.transcript import Transcript
 from ladderholdout.errors import BudgetWarning, LadderHoldoutWarning
-from ladderholdout.guard.query import seen
+from ladderholdout.guard import seen
 from ladderholdout.integrations.optuna import Candidate, Objective
 from ladderholdout.leaderboard import Leaderboard
 from ladderholdout.mechanisms import PairedTestLadder, SimplifiedLadder

@@ -103,8 +103,7 @@ def test_who_submits_while_the_best_trial_is_looked_up_does_not_disturb(
 
         return reading
 
-    for name in ("state", "history"):
-        monkeypatch.setattr(kind, name, followed(getattr(kind, name)))
+    monkeypatch.setattr(kind, "read", followed(kind.read))
     assert holdout.optuna.best_trial(study).number == expected
     assert after == [holdout.status().incumbent]
 

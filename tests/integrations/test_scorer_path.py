@@ -26,7 +26,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from ladderholdout import LadderHoldout, SearchStopped, thirdparty
 from ladderholdout.errors import KnownHoldoutWarning
-from ladderholdout.guard.shown.context import describe_estimator
+from ladderholdout.guard.context import describe_estimator
 from ladderholdout.mechanisms import FullDisclosure
 
 Open = Callable[..., LadderHoldout]

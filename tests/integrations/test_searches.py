@@ -77,7 +77,7 @@ from ladderholdout.errors import (
     OverlapError,
     OverlapWarning,
 )
-from ladderholdout.guard.open_ladder import SeenGroups
+from ladderholdout.guard import commands
 from ladderholdout.integrations import staged
 from ladderholdout.metrics import METRICS, Metric
 from tests.support.commands import CliRunner
@@ -287,11 +287,11 @@ def test_groups_reach_a_server_its_pages_and_the_command_line(tmp_path: Path) ->
             )
         assert DOUBT in search.certificate_.line() and DOUBT in remote.status().certificate.line()
         with pytest.raises(InvalidArgument, match="1 to 100 characters"):
-            remote.__ladder__.note(SeenGroups("x" * 101))
+            remote.__ladder__.execute(commands.NoteGroups(by="x" * 101))
         for place in (1, 2, 3, 4, 4):
-            remote.__ladder__.note(SeenGroups(f"sign {place}"))
+            remote.__ladder__.execute(commands.NoteGroups(by=f"sign {place}"))
         with pytest.raises(HoldoutConflict, match="5 notes of groups"):
-            remote.__ladder__.note(SeenGroups("sign 5"))
+            remote.__ladder__.execute(commands.NoteGroups(by="sign 5"))
         noted = shown_of(LadderHoldout.open("churn", ledger=ledger), "groups")
         assert len(noted) == 5 and all(one.endswith(", stated by Ada") for one in noted)
         other = LadderHoldout.connect(url, viewer, timeout=30)

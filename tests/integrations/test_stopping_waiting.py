@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from ladderholdout import LadderHoldout
-from ladderholdout.guard.opening.health import verify_holdout
+from ladderholdout.guard.health import verify_holdout
 from ladderholdout.holdout import LadderStopping
 from ladderholdout.integrations import stopping as stopping_rule
 from ladderholdout.mechanisms import FullDisclosure, Ladder, ParameterFreeLadder

@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from ladderholdout import LadderHoldout
-from ladderholdout.certificates import reserve_log_count
+from ladderholdout.certificates.reserve_intervals import reserve_log_count
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, KnownHoldoutWarning
 from ladderholdout.leaderboard import Finals, Leaderboard
 from tests.cli.test_cli import call, output

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from scipy.stats import binom, binomtest
 
 from ladderholdout import LadderHoldout
-from ladderholdout.certificates import LadderTranscript, Transcript, certify, exact_upper
+from ladderholdout.certificates.codes import LadderTranscript
+from ladderholdout.certificates.transcript import Transcript, certify
 from ladderholdout.errors import (
     BudgetWarning,
     HoldoutConflict,
@@ -31,6 +32,7 @@ from ladderholdout.errors import (
     UnknownHoldout,
 )
 from ladderholdout.leaderboard import Leaderboard, Standings
+from ladderholdout.limits.intervals import exact_upper
 from ladderholdout.mechanisms import (
     Ladder,
     Outcome,

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-import ladderholdout.leaderboard.certified as module
+import ladderholdout.leaderboard.standings as module
 from ladderholdout import LadderHoldout
-from ladderholdout.certificates import LadderTranscript
+from ladderholdout.certificates.codes import LadderTranscript
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.leaderboard import Leaderboard
 from tests.cli.test_cli import output

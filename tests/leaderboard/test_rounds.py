@@ -20,7 +20,7 @@ from ladderholdout.errors import (
     InvalidSubmission,
     MetricError,
 )
-from ladderholdout.guard import Origin
+from ladderholdout.guard.open_ladder import Origin
 from ladderholdout.leaderboard import Collected, Leaderboard
 from ladderholdout.metrics import metric_of_items
 from tests.cli.test_cli import output

@@ -26,8 +26,8 @@ from ladderholdout.errors import (
     LedgerError,
     RestoredWarning,
 )
+from ladderholdout.guard.health import verify_holdout
 from ladderholdout.guard.open_ladder import Origin
-from ladderholdout.guard.opening.health import verify_holdout
 from ladderholdout.ledger import Ledger, backup, resolve_url
 from ladderholdout.ledger.fold import Head
 from ladderholdout.ledger.log import COLUMNS, linked

@@ -86,7 +86,7 @@ def next_event(known: Holdout, draw: Any) -> e.Event:
     )
     batch = draw(st.sampled_from((None, None, "fit", "grid")))
     if what == "withdraw" and record.incumbent is not None:
-        gone = {one.event.number for one in record.withdrawn}
+        gone = {one.number for one in record.withdrawn}
         left = [one.number for one in record.improved if one.number not in gone]
         number = draw(st.sampled_from(left))
         replaced = number == record.incumbent
@@ -267,7 +267,7 @@ def test_a_snapshot_of_another_version_is_none(monkeypatch: pytest.MonkeyPatch) 
     """It may know less, and what it does not know would be as if it had not happened."""
     snapshot = written_snapshot(SECRET, folded(STARTED))
     assert read_snapshot(SECRET, *snapshot) is not None
-    monkeypatch.setattr(log, "_version", lambda: b"0.0")
+    monkeypatch.setattr(log, "version", lambda _: "0.0")
     assert read_snapshot(SECRET, *snapshot) is None
 
 

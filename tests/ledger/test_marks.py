@@ -14,7 +14,7 @@ import pytest
 
 from ladderholdout import LadderHoldout
 from ladderholdout.errors import RestoredWarning
-from ladderholdout.guard.opening.health import verify_holdout
+from ladderholdout.guard.health import verify_holdout
 from ladderholdout.ledger import Ledger, backup, resolve_url
 from ladderholdout.ledger.fold import Head
 from ladderholdout.ledger.marks import Mark
@@ -174,7 +174,7 @@ def test_the_mark_is_private_and_holds_a_length_and_a_hash(
     assert stat.S_IMODE(mine.path.stat().st_mode) == 0o600
     assert stat.S_IMODE(mine.path.parent.stat().st_mode) == 0o700
     with Ledger(holdout.ledger).read() as tx:
-        assert mine.seen() == tx.head(1)
+        assert mine.seen() == tx.fold(1).end
     assert mine.path.read_text().split()[0] == str(mine.seen())
 
 
@@ -218,17 +218,17 @@ def test_the_mark_moves_with_the_vault(tmp_path: Path) -> None:
     holdout = opened(tmp_path / "ledger.db", vault=tmp_path / "moved")
     (file,) = (tmp_path / "moved").glob("*.mark")
     with Ledger(holdout.ledger).read() as tx:
-        assert file.read_text().split()[0] == str(tx.head(1))
+        assert file.read_text().split()[0] == str(tx.fold(1).end)
 
 
 def test_whatever_locks_the_chain_compares_it_with_the_mark(tmp_path: Path) -> None:
     """A caller of the ledger knows of no marks."""
     holdout = opened(tmp_path / "ledger.db")
     with Ledger(holdout.ledger).read() as tx:
-        lost = Head(tx.head(1).length + 5, 64 * "0")
+        lost = Head(tx.fold(1).end.length + 5, 64 * "0")
     mark(holdout).write(lost)
     with pytest.warns(RestoredWarning, match=f"link {lost.length} "):
         holdout.__ladder__.alone(lambda: None)
     with Ledger(holdout.ledger).read() as tx:
         assert [length for _, length in tx.fold(1).restored] == [lost.length]
-        assert mark(holdout).seen() == tx.head(1)
+        assert mark(holdout).seen() == tx.fold(1).end

@@ -30,7 +30,7 @@ from ladderholdout.errors import (
     LedgerUnreachable,
     OverlapError,
 )
-from ladderholdout.guard.opening.health import ledger_findings, verify_holdout
+from ladderholdout.guard.health import ledger_findings, verify_holdout
 from ladderholdout.ledger import Ledger, backup, holdout_names, resolve_url, shown, store
 from ladderholdout.ledger import postgres as servers
 from ladderholdout.ledger.place import Access, file_of
@@ -308,6 +308,8 @@ def test_a_commit_whose_answer_was_lost_is_answered_once(database: str, postgres
     with proxied(postgres, deaf) as proxy:
         distant = LadderHoldout.open("coins", ledger=postgres.url(name_of(database), proxy.folder))
         distant.submit(guesses(0, 1)[0])
+        # A connection that has said COMMIT five times prepares it, and says its name from then on.
+        store.source(distant.__ladder__.ledger).dispose()
         deaf.armed = True
         for turn, one in enumerate([*guesses(1, 5), *guesses(1, 5)]):
             told = distant.submit(one)
@@ -371,6 +373,7 @@ def test_a_commit_of_which_nothing_can_be_learnt_is_not_called_undone(
             url = postgres.url(name_of(database), proxy.folder) + "&timeout=0.5"
             distant = LadderHoldout.open("coins", ledger=url)
             distant.__ladder__.guard()  # the rows are read before the fault
+            store.source(distant.__ladder__.ledger).dispose()  # as above
             stage = b"submit"
             try:
                 with pytest.raises(LedgerUnreachable, match=r"Run this again|run this again"):

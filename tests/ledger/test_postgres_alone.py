@@ -23,8 +23,8 @@ from ladderholdout.errors import (
     LedgerUnreachable,
     OpenedWarning,
 )
+from ladderholdout.guard.health import verify_holdout
 from ladderholdout.guard.open_ladder import Origin
-from ladderholdout.guard.opening.health import verify_holdout
 from ladderholdout.ledger import Ledger, resolve_url, store
 from ladderholdout.ledger.place import Access
 from ladderholdout.ledger.postgres import ServerConnection, Stale
@@ -117,11 +117,6 @@ def refused(monkeypatch: pytest.MonkeyPatch) -> list[Stale]:
 def assert_whole(holdout: LadderHoldout) -> None:
     assert verify_holdout(holdout.ledger, "coins").findings == ()
     assert_replays(holdout)
-
-
-def placed(sets: Any) -> list[tuple[Any, None]]:
-    """Return sets of predictions as the guard takes them, in the order of its own rows."""
-    return [(predictions, None) for predictions in sets]
 
 
 def test_who_submits_alone_waits_for_nothing_before_the_commit(database: str, trips: Trips) -> None:
@@ -227,17 +222,17 @@ def test_rounds_of_a_fit_and_candidates_of_a_batch_are_written_unread(
     together = [[rows[0], rows[1], rows[1], y], [rows[2], y, rows[0], rows[3]]]
     for ledger in (database, str(tmp_path / "file.db")):
         holdout = opened(ledger)
-        guard = holdout.__ladder__.guard()
+        ladder = holdout.__ladder__
         trips.clear()
-        guard.submit(placed(guesses(6, 2)), [Origin(batch="search")] * 2)
+        ladder.submit_rounds(list(guesses(6, 2)), [Origin(batch="search")] * 2)
         trips.clear()
         answers = [
-            guard.submit(placed([guess]), [Origin(batch="search")])[0] for guess in guesses(7, 3)
+            ladder.submit_rounds([guess], [Origin(batch="search")])[0] for guess in guesses(7, 3)
         ]
         for at, each in enumerate(together):
             context = [{"round": number} for number, _ in enumerate(each)]
             origins = [Origin(batch=f"fit {at}", context=one) for one in context]
-            answers += guard.submit(placed(each), origins)
+            answers += ladder.submit_rounds(each, origins)
         if ledger == database:
             assert trips.waits == 0
         assert predictions_kept(holdout, of="candidates") == [1, 2, 3, 4, 5]
@@ -270,16 +265,16 @@ def test_with_a_reserve_rounds_that_agree_elsewhere_are_asked_for_as_others_are(
 ) -> None:
     holdout = opened(database, reserve=0.5)
     kept = record(holdout)[0].reserve
-    guard, found = holdout.__ladder__.guard(), []
-    guard.submit(placed(guesses(1, 1)), [Origin()])
+    ladder, order, found = holdout.__ladder__, holdout.__ladder__.guard().order, []
+    ladder.submit_rounds(list(guesses(1, 1)), [Origin()])
     for at, both in enumerate(guesses((2, at), 2) for at in range(2)):
         if at:
             # They agree on what the ladder measures. The reserve is by the order of the content.
-            ordered = both[0][guard.order].copy()
+            ordered = both[0][order].copy()
             ordered[kept] = 1 - ordered[kept]
-            both[1][guard.order] = ordered
+            both[1][order] = ordered
         trips.clear()
-        guard.submit(placed(both), [Origin()] * 2)
+        ladder.submit_rounds(both, [Origin()] * 2)
         found.append([one for one in trips.sent if one.startswith("SELECT")])
     assert found[0] == found[1]
     last = record(holdout)[2][-2:]
@@ -300,28 +295,28 @@ def test_the_batch_of_a_ladder_is_known_from_what_was_committed(
         return append(*given, **settings)
 
     monkeypatch.setattr(Transaction, "append", appending)
-    guard = ours.__ladder__.guard()
+    ladder = ours.__ladder__
     with pytest.raises(LedgerBusy):
-        guard.submit(placed(guesses(1, 2)), [Origin(batch="a")] * 2)
-    theirs.__ladder__.guard().submit(placed(guesses(2, 1)), [Origin(batch="b")])
+        ladder.submit_rounds(list(guesses(1, 2)), [Origin(batch="a")] * 2)
+    theirs.__ladder__.submit_rounds(list(guesses(2, 1)), [Origin(batch="b")])
     for at, batch in enumerate("ab"):
-        guard.submit(placed(guesses((3, at), 1)), [Origin(batch=batch)])
+        ladder.submit_rounds(list(guesses((3, at), 1)), [Origin(batch=batch)])
     assert predictions_kept(ours, of="candidates") == [1, 3]
 
 
 def test_a_key_that_is_known_gets_its_first_answer(database: str) -> None:
     holdout = alone(database)
-    guard, key = holdout.__ladder__.guard(), Origin(key="trial 1")
-    first = guard.submit(placed([coins()[1]]), [key])[0]
+    ladder, key = holdout.__ladder__, Origin(key="trial 1")
+    first = ladder.submit_rounds([coins()[1]], [key])[0]
     for guess in guesses(2, 3):
-        guard.submit(placed([guess]), [Origin()])
-    again = guard.submit(placed(guesses(3, 1)), [key])[0]
+        ladder.submit_rounds([guess], [Origin()])
+    again = ladder.submit_rounds(list(guesses(3, 1)), [key])[0]
     assert entries_of(holdout)[again.submission - 1].repeat_of == first.submission
     assert again.score == first.score == 1.0
     # These predictions themselves are no repeat.
     for guess in guesses(4, 2):
-        guard.submit(placed([guess]), [Origin()])
-    assert not is_repeat(holdout, guard.submit(placed(guesses(3, 1)), [Origin()])[0])
+        ladder.submit_rounds([guess], [Origin()])
+    assert not is_repeat(holdout, ladder.submit_rounds(list(guesses(3, 1)), [Origin()])[0])
     assert_whole(holdout)
 
 
@@ -489,44 +484,54 @@ def test_a_connection_that_is_cut_at_any_message_loses_and_doubles_nothing(
         assert_whole(far)
 
 
-def test_a_submission_that_is_committed_after_the_server_was_asked_for_it_is_not_doubled(
-    database: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("arrives", ["before it is asked for", "after it was asked for"])
+def test_a_submission_whose_message_was_lost_on_its_way_is_not_doubled(
+    database: str, monkeypatch: pytest.MonkeyPatch, arrives: str
 ) -> None:
+    """Asked for when nobody can write, so that one that comes later comes after the repetition."""
     holdout = alone(database)
     before = len(holdout.history())
-    connect, transact, committed = store.connection, Ledger.transact, Ledger._committed
+    connect, transact = store.connection, Ledger.transact
     bodies: list[Callable[[Transaction], Any]] = []
-    losing, late = [True], list[bool]()
+    tries, lengths = list[Access](), list[int]()
+
+    def late() -> None:
+        with connect(store.source(database), Access.LADDER) as conn:
+            tx = Transaction(conn, database)
+            if arrives.startswith("before"):
+                bodies[0](tx)
+            lengths.append(tx.hold(holdout.__ladder__.holdout_id).length)
 
     @contextmanager
     def lost(source: Any, access: Access) -> Iterator[Any]:
+        tries.append(access)
+        message = threading.Thread(target=late)
+        if len(tries) == 2 and arrives.startswith("before"):
+            late()
         with connect(source, access) as conn:
+            if len(tries) == 2 and arrives.startswith("after"):
+                Transaction(conn, database).holdouts()  # it has its lock
+                message.start()
+                message.join(0.2)
+                assert message.is_alive()
             yield conn
-            if losing and bodies:
-                losing.clear()
+            if len(tries) == 1:
                 raise LedgerUnreachable("the message is on its way, and the connection lost")
+        if message.ident is not None:
+            message.join()
 
     def noted(self: Ledger, body: Any, access: Access = Access.ALL) -> Any:
         bodies.append(body)
         return transact(self, body, access)
 
-    def arrives_late(self: Ledger, lost: Any) -> Any:
-        committed_before = committed(self, lost)
-        if not lost or late:
-            return committed_before
-        late.append(True)
-        with connect(store.source(database), Access.LADDER) as conn:
-            bodies[0](Transaction(conn, database))
-        assert committed(self, lost) is not None and committed_before is None
-        return committed_before
-
     monkeypatch.setattr(store, "connection", lost)
     monkeypatch.setattr(Ledger, "transact", noted)
-    monkeypatch.setattr(Ledger, "_committed", arrives_late)
     release = holdout.submit(guesses(3, 1)[0])
     monkeypatch.undo()
-    assert (losing, late) == ([], [True])
+    assert tries == [Access.LADDER, Access.ALL]
     assert len(holdout.history()) == before + 1 == release.submission
+    with Ledger(database).read() as tx:
+        assert lengths == [tx.holdouts()[0] and tx.fold(holdout.__ladder__.holdout_id).length]
     assert_whole(holdout)
 
 

@@ -15,7 +15,7 @@ from ladderholdout.cli.files import predictions_from
 from ladderholdout.errors import InvalidSubmission
 from ladderholdout.mechanisms import FullDisclosure
 from ladderholdout.metrics import get_metric
-from ladderholdout.remote.predictions import Form
+from ladderholdout.remote.tables import Form
 from tests.support.beyond_plain import needs_pandas, pd
 
 N = 80

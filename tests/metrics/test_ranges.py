@@ -13,7 +13,7 @@ from sklearn.metrics import get_scorer
 
 from ladderholdout import LadderHoldout
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, RangeWarning
-from ladderholdout.guard.opening.health import verify_holdout
+from ladderholdout.guard.health import verify_holdout
 from ladderholdout.mechanisms import GateLadder
 from ladderholdout.metrics import Metric, get_metric
 from ladderholdout.metrics.scores import squared

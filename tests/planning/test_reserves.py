@@ -15,8 +15,8 @@ from ladderholdout import LadderHoldout
 from ladderholdout.cli import app
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.metrics import METRICS, get_metric
-from ladderholdout.planning import FEWEST_ROWS, plan, reserve_advice
-from ladderholdout.planning.reserves import HALF, WORTH
+from ladderholdout.planning import plan, reserve_advice
+from ladderholdout.planning.reserves import FEWEST_ROWS, HALF, WORTH
 from tests.support.commands import CliRunner
 
 # Of an announced batch of twenty: ln 20 for the place, -ln(2/3) for the first event.
@@ -143,11 +143,11 @@ def test_stated_ranges_are_the_unit_of_the_widths() -> None:
 
 
 def test_plan_and_command_state_it() -> None:
-    found = plan(n=1000, submissions=50, searches=2, scoring="roc_auc")
+    found = plan(n=1000, submissions=50, scoring="roc_auc")
     advice = found.advice
     assert advice is not None and str(advice) in str(found)
-    assert advice.improvements == max(1, round(found.learning.releases))
-    arguments = ["plan", "--rows", "1000", "--submissions", "50", "--searches", "2"]
+    assert advice.improvements == found.improvements == 5
+    arguments = ["plan", "--rows", "1000", "--submissions", "50"]
     result = CliRunner().invoke(app, [*arguments, "--scoring", "roc_auc"])
     assert str(advice) in result.output
     printed = CliRunner().invoke(app, [*arguments, "--scoring", "roc_auc", "--json"])

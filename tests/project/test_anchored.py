@@ -10,8 +10,10 @@ import pytest
 from scipy.stats import binomtest
 
 from benchmarks.anchored import Incumbent, certify_anchored, difference_limits
-from ladderholdout.certificates import LadderTranscript, Transcript, certify, exact_upper
+from ladderholdout.certificates.codes import LadderTranscript
+from ladderholdout.certificates.transcript import Transcript, certify
 from ladderholdout.errors import InvalidArgument
+from ladderholdout.limits.intervals import exact_upper
 from ladderholdout.mechanisms import Mechanism, PairedTestLadder, SimplifiedLadder
 from ladderholdout.metrics import Evaluation, get_metric
 

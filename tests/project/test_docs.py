@@ -55,12 +55,11 @@ LEDGER = "~/.local/share/ladderholdout/ledger.db"
 MOMENT = re.compile(r"\d{4}-\d\d-\d\d( \d\d:\d\d)?")
 
 # Pages with simulations that draw binomials, and the sum of some that NumPy before 2.5 draws.
-SIMULATED = {"attacks", "mechanisms", "planning", "rehearsal"}
+SIMULATED = {"attacks", "mechanisms", "rehearsal"}
 BINOMIALS = 119932
 
 # Blocks that simulate for seconds, by page: make nightly runs these pages whole.
 SIMULATIONS = {
-    "planning": ("$ ladder-holdout plan --rows 5000", "plan(n=n, submissions=300"),
     "attacks": ("Enumeration", "ShiftedMajority", "HillClimb", "not_ruled_out", "KnobClimb"),
 }
 

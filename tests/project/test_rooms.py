@@ -56,19 +56,8 @@ ROOMS = (
     FRONT,
 )
 
-# Within the guard the same holds. Each of these but the modules has a front, as the guard has.
-GUARD_ROOMS = (
-    "containment",
-    "shown",
-    "open_ladder",
-    "opening",
-    "query",
-    "certify",
-    "ladder",
-    "several",
-    FRONT,
-)
-
+# Users name each of their rules, analysts and facts; the pages show all names of these fronts.
+WIDE = {FRONT, "audit", "lab", "mechanisms"}
 LAB_ROOMS = {"cli", "lab"}
 SQL = {"psycopg", "sqlalchemy", "sqlite3"}
 SQL_ROOMS = {"ledger"}
@@ -233,28 +222,12 @@ def _downward(module: Module) -> list[Import]:
     return [found for found in module.imports if room_that(found) in below]
 
 
-def past_the_front_of_the_guard(module: Module) -> list[str]:
-    """What is in the guard is imported from its front, and between its rooms from theirs."""
-    inside = module.room == "guard"
-    place = room_in_guard(f"{PACKAGE}.{module.name}") if inside else FRONT
-    complaints = []
-    for found in module.imports:
-        path = found.target.split(".")
-        if path[:2] != [PACKAGE, "guard"] or module.name == "guard":
-            continue
-        leads_to = room_in_guard(found.target)
-        behind = len(path) > 3 if not inside else len(path) > 4 and leads_to != place
-        if behind:
-            complaints.append(module.says(found.line, f"{found.target} is behind the front"))
-        elif GUARD_ROOMS.index(leads_to) > GUARD_ROOMS.index(place):
-            complaints.append(module.says(found.line, f"{found.target} lies below {place}"))
-    return complaints
-
-
-def room_in_guard(dotted: str) -> str:
-    """Give the part after the guard: "ladderholdout.guard.query.seen" is in "query"."""
-    part = [*dotted.split("."), FRONT, FRONT][2]
-    return part if part in GUARD_ROOMS else FRONT
+def handing_on(module: Module) -> list[str]:
+    """A folder's front has the dozen names that its users need, or nothing."""
+    if not module.is_package or module.name in WIDE:
+        return []
+    names = [found for found in module.imports if found.tool == PACKAGE and not found.deferred]
+    return [module.says(1, f"a front hands on {len(names)} names")] if len(names) > 12 else []
 
 
 def lab_outside_the_cli(module: Module) -> list[str]:
@@ -350,7 +323,7 @@ def test_no_modules_import_each_other_not_even_within_functions_or_for_types() -
     }
     assert len(imports) > 200 and sum(map(len, imports.values())) > 1000
     assert circles(imports) == 0
-    errors_above = imports | {"errors": {"guard.query.submission"}}
+    errors_above = imports | {"errors": {"guard.submit"}}
     assert circles(errors_above) == 1
 
 
@@ -360,10 +333,10 @@ def leads_to(imported: Import, modules: set[str]) -> str:
     return inside if inside in modules else inside.rpartition(".")[0] or FRONT
 
 
-def test_the_guard_is_entered_by_its_front() -> None:
-    subrooms = {path.parent.name for path in (tree.SOURCE / "guard").glob(f"*/{FRONT}.py")}
-    assert subrooms == {"shown", "opening", "query", "certify"}
-    assert broken(past_the_front_of_the_guard) == ""
+def test_fronts_are_narrow() -> None:
+    floors = [path for path in (tree.SOURCE / "guard").iterdir() if (path / "__init__.py").exists()]
+    assert floors == []
+    assert broken(handing_on) == ""
 
 
 def test_only_the_cli_imports_the_lab() -> None:
@@ -445,19 +418,9 @@ BITES: list[tuple[Callable[[Module], list[str]], str, str]] = [
     (downward_when_called, "vault", "f = lambda: __import__('ladderholdout.holdout')"),
     (downward_when_called, "vault", "if TYPE_CHECKING:\n    from .holdout import Release"),
     (
-        past_the_front_of_the_guard,
-        "holdout",
-        "from ladderholdout.guard.ladder import LocalLadder",
-    ),
-    (
-        past_the_front_of_the_guard,
-        "guard.certify.bill",
-        "from ladderholdout.guard.query.seen import settle",
-    ),
-    (
-        past_the_front_of_the_guard,
-        "guard.shown.views",
-        "from ladderholdout.guard.query import settle",
+        handing_on,
+        "integrations",
+        f"from .sklearn import {', '.join(f'name_{number}' for number in range(13))}",
     ),
     (lab_outside_the_cli, "audit.report", "from ladderholdout.lab import simulate"),
     (lab_outside_the_cli, "audit.report", "def f():\n    from ..lab import bounds"),

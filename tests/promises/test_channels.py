@@ -16,7 +16,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import GridSearchCV, validation_curve
 
 from ladderholdout import LadderHoldout, Release
-from ladderholdout.certificates import LadderTranscript, Transcript, certify
+from ladderholdout.certificates.codes import LadderTranscript
+from ladderholdout.certificates.transcript import Transcript, certify
 from ladderholdout.errors import KnownHoldoutWarning
 from ladderholdout.guard.open_ladder import Origin
 from ladderholdout.holdout import LadderStopping

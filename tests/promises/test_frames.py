@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 import ladderholdout
 from ladderholdout import LadderHoldout, LadderHoldoutError, Metric
-from ladderholdout.guard.opening.health import verify_holdout
-from ladderholdout.guard.query import submission as guard_room
+from ladderholdout.guard import submit as guard_room
+from ladderholdout.guard.health import verify_holdout
 from ladderholdout.mechanisms import (
     BayesBootLadder,
     BayesBootLadderBoot,
@@ -210,7 +210,7 @@ def test_whatever_fails_in_the_guard_leaves_without_its_frames(
         assert caught.value.__context__ is None
         notes = "".join(getattr(caught.value, "__notes__", []))
         # Where it was: without it nobody could report a defect.
-        assert ("submission.Guard.judge" in notes) == issubclass(kind, Exception)
+        assert ("submit.Guard.judge" in notes) == issubclass(kind, Exception)
     assert case.holdout.status().submissions == 1
 
 

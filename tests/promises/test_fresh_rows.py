@@ -21,7 +21,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from ladderholdout import InvalidArgument, LadderHoldout, SearchStopped
 from ladderholdout.errors import HoldoutConflict
-from ladderholdout.guard.opening.health import verify_holdout
+from ladderholdout.guard.health import verify_holdout
 from tests.support.holdouts import coins
 from tests.support.processes import at_once, die_at, elsewhere, killed
 

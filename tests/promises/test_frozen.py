@@ -24,8 +24,8 @@ import pytest
 import ladderholdout
 from ladderholdout import LadderHoldout
 from ladderholdout.errors import HoldoutConflict
-from ladderholdout.guard import ladder_of
-from ladderholdout.guard.opening.health import verify_holdout
+from ladderholdout.guard.health import verify_holdout
+from ladderholdout.guard.open_ladder import ladder_of
 from ladderholdout.mechanisms import GateLadder, ShakyLadder
 from tests.promises.test_session import fixed
 from tests.support.ledgers import dump, made_of, url_of

@@ -11,7 +11,7 @@ import pytest
 from ladderholdout import LadderHoldout
 from ladderholdout.audit.report import record_of, write_report
 from ladderholdout.errors import InvalidArgument, LadderHoldoutError
-from ladderholdout.guard.opening.health import verify_holdout
+from ladderholdout.guard.health import verify_holdout
 from tests.support.disk import fill, mounted, only_root
 from tests.support.holdouts import coins, guesses
 from tests.support.ledgers import names, url_of

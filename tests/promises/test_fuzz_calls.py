@@ -17,7 +17,7 @@ import pytest
 from ladderholdout import LadderHoldout
 from ladderholdout.arguments import as_given, as_number
 from ladderholdout.errors import InvalidArgument, KnownHoldoutWarning
-from ladderholdout.guard.opening.health import verify_holdout
+from ladderholdout.guard.health import verify_holdout
 from tests.support.fuzz import (
     ODD,
     Call,

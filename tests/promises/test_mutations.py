@@ -18,7 +18,7 @@ from ladderholdout import LadderHoldout
 from ladderholdout.cli import app
 from ladderholdout.errors import LadderHoldoutError, LadderHoldoutWarning
 from ladderholdout.guard import ladder as ladders
-from ladderholdout.guard.opening.health import ledger_findings, verify_holdout
+from ladderholdout.guard.health import ledger_findings, verify_holdout
 from ladderholdout.mechanisms import PairedTestLadder
 from tests.support.commands import CliRunner
 from tests.support.holdouts import coins, guesses

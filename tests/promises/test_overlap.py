@@ -17,10 +17,11 @@ from scipy.stats import binom
 
 from ladderholdout import LadderHoldout, ScoreCertificate
 from ladderholdout.audit import open_audit
-from ladderholdout.certificates import LadderTranscript, Transcript, certify
+from ladderholdout.certificates.codes import LadderTranscript
+from ladderholdout.certificates.transcript import Transcript, certify
 from ladderholdout.errors import OverlapError, OverlapWarning
+from ladderholdout.guard.health import verify_holdout
 from ladderholdout.guard.open_ladder import Origin
-from ladderholdout.guard.opening.health import verify_holdout
 from ladderholdout.leaderboard import Leaderboard
 from ladderholdout.mechanisms import (
     Evidence,

@@ -21,7 +21,7 @@ import ladderholdout
 from ladderholdout import LadderHoldout, vault
 from ladderholdout.cli import app
 from ladderholdout.errors import LadderHoldoutError, VaultError
-from ladderholdout.guard.opening.health import ledger_findings, verify_holdout
+from ladderholdout.guard.health import ledger_findings, verify_holdout
 from ladderholdout.vault import PLACE
 from tests.support.commands import CliRunner
 from tests.support.holdouts import coins, guesses

@@ -27,8 +27,8 @@ import requests
 
 from ladderholdout import LadderHoldout
 from ladderholdout.errors import LedgerUnreachable
+from ladderholdout.guard.health import verify_holdout
 from ladderholdout.guard.open_ladder import Origin
-from ladderholdout.guard.opening.health import verify_holdout
 from ladderholdout.remote.wire import PROBLEM
 from tests.support.disk import fill, mounted, only_root
 from tests.support.ledgers import entries_of, entry_by_key, names, url_of

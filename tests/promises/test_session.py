@@ -25,9 +25,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import GridSearchCV
 
 from ladderholdout import LadderHoldout, LadderStopping
-from ladderholdout.guard.shown.history_table import Submissions
-from ladderholdout.guard.shown.score_certificate import ScoreCertificate, interval
-from ladderholdout.guard.shown.views import Status
+from ladderholdout.guard.certificate import ScoreCertificate, interval
+from ladderholdout.guard.printing import Submissions
+from ladderholdout.guard.views import Status
 from ladderholdout.mechanisms import ShakyLadder
 from tests.support.ledgers import rows_dumped
 

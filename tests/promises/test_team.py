@@ -23,7 +23,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from ladderholdout import LadderHoldout
 from ladderholdout.errors import OpenedWarning
-from ladderholdout.guard.opening.health import verify_holdout
+from ladderholdout.guard.health import verify_holdout
 from ladderholdout.mechanisms import FullDisclosure
 from tests.support.holdouts import SHAKY, assert_replays, coins, guesses
 from tests.support.ledgers import set_clock, url_of, wait_for_writers

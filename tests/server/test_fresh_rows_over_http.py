@@ -11,7 +11,7 @@ import pytest
 from ladderholdout import LadderHoldout
 from ladderholdout.cli.agents import Tools
 from ladderholdout.errors import DailyLimit, HoldoutConflict, InvalidArgument
-from ladderholdout.guard.opening.health import verify_holdout
+from ladderholdout.guard.health import verify_holdout
 from ladderholdout.server.accounts import add_account, limit_account
 from tests.support.holdouts import coins
 from tests.support.server import Visitor, local_pages, serving

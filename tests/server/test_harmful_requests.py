@@ -43,15 +43,14 @@ from ladderholdout.extras import EXTRAS
 from ladderholdout.guard import commands
 from ladderholdout.guard.commands import packed
 from ladderholdout.metrics import get_metric
-from ladderholdout.remote.predictions import Form
+from ladderholdout.remote.tables import Form
 from ladderholdout.remote.wire import ARROW, CSV, JSON, NPY
 from ladderholdout.server import answers
 from ladderholdout.server.accounts import add_account, rotate_token
 from ladderholdout.server.app import create_app
-from ladderholdout.server.arrow import table_in
+from ladderholdout.server.bodies import Space, table_in
 from ladderholdout.server.protocol import LARGEST_HEAD, Prompt
 from ladderholdout.server.settings import ServerSettings
-from ladderholdout.server.space import Space
 from tests.support.commands import CliRunner
 from tests.support.ledgers import rechain, tamper, url_of
 from tests.support.server import (

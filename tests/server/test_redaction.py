@@ -12,8 +12,10 @@ import pytest
 
 from ladderholdout import LadderHoldout
 from ladderholdout.errors import LadderHoldoutError
-from ladderholdout.guard import Estimate, Health, ScoreCertificate, commands
+from ladderholdout.guard import commands
+from ladderholdout.guard.certificate import Health, ScoreCertificate
 from ladderholdout.guard.commands import Command
+from ladderholdout.guard.views import Estimate
 from ladderholdout.leaderboard import Leaderboard
 from ladderholdout.leaderboard import commands as boards
 from ladderholdout.server import accounts

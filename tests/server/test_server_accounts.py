@@ -31,13 +31,14 @@ from ladderholdout.errors import (
     LadderHoldoutError,
     LedgerError,
 )
-from ladderholdout.guard import Release, commands
-from ladderholdout.guard.opening.health import verify_holdout
+from ladderholdout.guard import commands
+from ladderholdout.guard.health import verify_holdout
+from ladderholdout.guard.views import Release
 from ladderholdout.leaderboard import Leaderboard
 from ladderholdout.mechanisms import RankLadder
 from ladderholdout.metrics import get_metric
 from ladderholdout.pictures import Picture, Shot
-from ladderholdout.remote.predictions import Form
+from ladderholdout.remote.tables import Form
 from ladderholdout.remote.wire import error_of, problem_of
 from ladderholdout.server.accounts import (
     AddAccount,
@@ -47,9 +48,8 @@ from ladderholdout.server.accounts import (
     revoke_token,
     rotate_token,
 )
-from ladderholdout.server.bodies import form_in, upload_media
+from ladderholdout.server.bodies import Space, form_in, upload_media
 from ladderholdout.server.settings import ServerSettings, settings_from
-from ladderholdout.server.space import Space
 from ladderholdout.server.views import Served
 from tests.support.commands import CliRunner
 from tests.support.ledgers import dump, expire, holder, url_of

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from ladderholdout.errors import HoldoutConflict, LedgerError, UnknownHoldout
-from ladderholdout.guard import Origin, ladder_of, verify_holdout
+from ladderholdout.guard.health import verify_holdout
+from ladderholdout.guard.open_ladder import Origin, ladder_of
 from ladderholdout.holdout import LadderHoldout
 from ladderholdout.ledger import Ledger, resolve_url
 from ladderholdout.ledger.place import Access
@@ -150,7 +151,7 @@ class LedgerContract:
         assert ledger.transact(start) == 1
         ((holdout_id, head),) = written
         with ledger.read() as tx:
-            assert (holdout_id, tx.head(number)) == (number, head)
+            assert (holdout_id, tx.fold(number).end) == (number, head)
             assert tx.has(number, head)
             assert not tx.has(number, type(head)(head.length, "0" * 64))
             assert not tx.has(number, type(head)(head.length + 1, head.hash))

@@ -24,7 +24,7 @@ from typing import Any
 import pytest
 
 from ladderholdout import LadderHoldout
-from ladderholdout.guard.opening.health import verify_holdout
+from ladderholdout.guard.health import verify_holdout
 from ladderholdout.ledger import arrays, holdout_names, log, marks, rules, store, transaction
 from ladderholdout.ledger import backup as _backup
 from ladderholdout.ledger import events as e
@@ -264,7 +264,7 @@ def counts(ledger: Path) -> dict[str, int]:
                 found["views"] += len(known.views) - 1
                 for ladder in known.ladders.values():
                     found["submissions"] += ladder.submissions
-                    gone = {one.event.number for one in ladder.withdrawn}
+                    gone = {one.number for one in ladder.withdrawn}
                     kept = (one for one in ladder.improved if one.kept)
                     found["incumbents"] += sum(one.number not in gone for one in kept)
     vault = ledger.parent / "vault"
@@ -294,7 +294,7 @@ def head(holdout: Any, length: int | None = None) -> Head | None:
     """Return where the chain of a holdout ends, or ended after so many entries."""
     with _reading(holdout) as tx:
         number = _number(tx, holdout)
-        return tx.head(number) if length is None else tx.head_at(number, length)
+        return tx.fold(number).end if length is None else tx.head_at(number, length)
 
 
 def shown_of(holdout: Any, what: str) -> tuple[Any, ...]:
@@ -309,7 +309,7 @@ def shown_of(holdout: Any, what: str) -> tuple[Any, ...]:
             case "confidences":
                 return known.confidences
             case "groups":
-                return known.grouped()
+                return tuple(known.grouped())
             case "reserve queries":
                 return tuple(query for _, query in known.looks)
         return tuple(known.shown_of(what.removesuffix("s")))
@@ -370,17 +370,13 @@ def answered(holdouts: Sequence[LadderHoldout], until: int | None = None) -> tup
 
 def transcripts(holdout: LadderHoldout, found: Chosen, grid: Any) -> dict[int, Any]:
     """Return by ladder, from 0, what was told by then, as certificates count it on a grid."""
-    from ladderholdout.guard.certify.certification import Others, bars_on, counted_ladders
+    from ladderholdout.guard.counting import moment
 
     with _reading(holdout) as tx:
-        number = _number(tx, holdout)
-        used = [one.ladder_id for one in found.ladders]
-        counted = counted_ladders(
-            tx, number, used, found.lengths, set(), Others(), bars_on(tx, number), weighted=False
-        )
-    position = found.own.position if found.own.batch is None else None
+        counted = moment(tx, _number(tx, holdout), chosen=found).ladders
+    chosen = found.own if found.own.batch is None else None
     return {
-        one.ladder_id - 1: replace(counted[one.ladder_id], grid=grid).transcript(one, position)
+        one.ladder_id - 1: replace(counted[one.ladder_id], grid=grid).transcript(one, chosen)
         for one in found.ladders
         if one.count
     }
@@ -388,19 +384,19 @@ def transcripts(holdout: LadderHoldout, found: Chosen, grid: Any) -> dict[int, A
 
 def paid_beside(holdout: LadderHoldout) -> Any:
     """Return what a gate pays for what was shown beside its decisions, or why it is unknown."""
-    from ladderholdout.guard.certify import shown_beside
+    from ladderholdout.guard.counting import shown_beside
 
     with _reading(holdout) as tx:
         return shown_beside(tx, tx.ladder(ladder_at(holdout).id))
 
 
-def points(holdout: LadderHoldout) -> tuple[Any, ...]:
-    """Return what is drawn of a ladder without anything raw."""
-    from ladderholdout.guard.shown.points import unsent
+def copied(holdout: LadderHoldout) -> Any:
+    """Return what a copy of a ladder holds of its submissions, without anything raw."""
+    from ladderholdout.guard.record_views import unsent
 
     with _reading(holdout) as tx:
         ladder = tx.ladder(ladder_at(holdout).id)
-        return unsent(tx, ladder, holdout.metric, after=0, raw=False, limit=99).points
+        return unsent(tx, ladder, holdout.metric, after=0, raw=False, limit=99)
 
 
 # What is kept of rows and predictions
@@ -441,7 +437,7 @@ def predictions_kept(holdout: LadderHoldout, *, of: str = "incumbents") -> list[
         if of == "candidates":
             candidates = (one.number for one in tx.submissions(ladder.id) if one.candidate)
             return [number for number in candidates if tx.predictions(ladder, number) is not None]
-        gone = {one.event.number for one in ladder.withdrawn}
+        gone = {one.number for one in ladder.withdrawn}
         kept = (one.number for one in ladder.improved if one.kept and one.number not in gone)
         return [number for number in kept if tx.predictions(ladder, number) is not None]
 
@@ -468,7 +464,7 @@ def replayed(holdout: LadderHoldout) -> list[Replayed]:
     """Replay a ladder from the ledger alone."""
     known, ladder, entries = record(holdout)
     replay = rules.Replay(ladder.settings, known.n_ladder, known.secret, ladder.id)
-    returns, found = [one.event for one in ladder.withdrawn], []
+    returns, found = list(ladder.withdrawn), []
     for audited in entries:
         one = audited.submitted
         answer = replay.answer(one)
@@ -983,7 +979,7 @@ def die_when(what: str, after: int = 0) -> None:
 def set_clock(patch: pytest.MonkeyPatch, clock: Callable[[], datetime]) -> None:
     """Let a ledger, and the guard when it submits, read this clock."""
     from ladderholdout.audit import opening
-    from ladderholdout.guard.query import submission
+    from ladderholdout.guard import submit as submission
 
     for module in (log, transaction, submission, opening):
         patch.setattr(module, "now", clock)

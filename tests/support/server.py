@@ -26,8 +26,7 @@ from numpy.typing import NDArray
 from ladderholdout import LadderHoldout
 from ladderholdout.guard import commands
 from ladderholdout.server.accounts import add_account
-from ladderholdout.server.bodies import Sent, command_in
-from ladderholdout.server.space import Space
+from ladderholdout.server.bodies import Sent, Space, command_in
 from tests.support.forks import FORKS, Forked
 
 COMMAND = Path(sys.executable).with_name("ladder-holdout")

@@ -6,7 +6,8 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ladderholdout.certificates import Grid, LadderTranscript, Transcript, ladder_transcript
+from ladderholdout.certificates.codes import LadderTranscript
+from ladderholdout.certificates.transcript import Grid, Transcript, ladder_transcript
 from ladderholdout.errors import InvalidArgument
 
 

@@ -32,7 +32,7 @@ import scipy.sparse
 
 from ladderholdout import LadderHoldout
 from ladderholdout.errors import InvalidArgument, VaultError
-from ladderholdout.identity import fingerprint, row_hashes
+from ladderholdout.identity.hashing import fingerprint, row_hashes
 from ladderholdout.process import HAS_MODES
 from ladderholdout.vault import (
     Rows,

@@ -10,19 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ladderholdout import identity as fp
+from ladderholdout.audit import statistics
 from ladderholdout.audit.records import FreshTest, best_raw
-from ladderholdout.audit.statistics import (
-    Interval,
-    everywhere,
-    leaderboard_error,
-    paired,
-    score_interval,
-    two_samples,
-)
 from ladderholdout.audit.submissions import AuditedSubmission, AuditedSubmissions
 from ladderholdout.errors import InvalidArgument, InvalidSubmission
-from ladderholdout.guard import Guard, judge_overlap, rows_of
+from ladderholdout.guard.recognition import judge_overlap
+from ladderholdout.guard.settings import rows_of
+from ladderholdout.guard.submit import Guard
+from ladderholdout.identity import hashing, matching
 from ladderholdout.ledger.arrays import digests_of
 from ladderholdout.ledger.events import Submitted
 from ladderholdout.metrics import Evaluation
@@ -42,7 +37,7 @@ class Fresh:
 
     def constant(self, row: NDArray[Any]) -> Evaluation | None:
         """Evaluate a constant prediction, where the metric has a value for it."""
-        predictions = everywhere(row, len(self.targets))
+        predictions = statistics.everywhere(row, len(self.targets))
         try:
             return self.guard.metric.evaluate(self.targets, predictions, self.weights)
         except InvalidSubmission:
@@ -136,23 +131,29 @@ def tested(
 ) -> FreshTest:
     """Compare the released score, the raw pick and a constant with what fresh rows show."""
     metric, at_incumbent = fresh.guard.metric, fresh.models[incumbent.number]
-    released = score_interval(metric, at_incumbent, confidence, rng)
-    before = score_interval(metric, on_holdout, confidence, rng)
+    released = statistics.score_interval(metric, at_incumbent, confidence, rng)
+    before = statistics.score_interval(metric, on_holdout, confidence, rng)
     pick = best_raw(submissions)
     # The pick may be the released model itself: then there is nothing to compare.
     raw_pick = None if pick is None or pick == incumbent else fresh.models.get(pick.number)
     flat = None if constant is None else fresh.constant(constant)
 
-    def over(other: Evaluation | None) -> Interval | None:
-        return None if other is None else paired(metric, at_incumbent, other, confidence, rng)
+    def over(other: Evaluation | None) -> statistics.Interval | None:
+        return (
+            None
+            if other is None
+            else statistics.paired(metric, at_incumbent, other, confidence, rng)
+        )
 
     return FreshTest(
         n=len(fresh.targets),
         released=released,
-        gap=two_samples(incumbent.incumbent_score, before, released),
+        gap=statistics.two_samples(incumbent.incumbent_score, before, released),
         constant=None if flat is None else metric.to_score(flat.risk),
         gain=over(flat),
-        picked=None if raw_pick is None else score_interval(metric, raw_pick, confidence, rng),
+        picked=None
+        if raw_pick is None
+        else statistics.score_interval(metric, raw_pick, confidence, rng),
         over_picked=over(raw_pick),
         refitted=fresh.refitted,
         **_errors(submissions[~submissions.is_repeat]),
@@ -165,14 +166,16 @@ def _errors(distinct: AuditedSubmissions) -> dict[str, float]:
     if np.isnan(true).any():
         return {}
     return {
-        "leaderboard_error": leaderboard_error(true, distinct["incumbent_score"]),
-        "raw_leaderboard_error": leaderboard_error(true, np.maximum.accumulate(distinct["raw"])),
+        "leaderboard_error": statistics.leaderboard_error(true, distinct["incumbent_score"]),
+        "raw_leaderboard_error": statistics.leaderboard_error(
+            true, np.maximum.accumulate(distinct["raw"])
+        ),
     }
 
 
 def _check_overlap(guard: Guard, rows: Rows, overlap: str) -> None:
-    hashes = fp.row_hashes(rows.X)
-    shared = fp.overlap(hashes, guard.hashes)
+    hashes = hashing.row_hashes(rows.X)
+    shared = matching.overlap(hashes, guard.hashes)
     if shared:
         message = (
             f"{shared} of these {len(hashes)} fresh rows are in the holdout "

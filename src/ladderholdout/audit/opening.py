@@ -14,17 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ladderholdout.arguments import inside
+from ladderholdout.audit import statistics
 from ladderholdout.audit.fresh import Firsts, Fresh, evaluated, tested
 from ladderholdout.audit.records import Audit, HoldoutTest, LadderUse
-from ladderholdout.audit.statistics import (
-    best_constant,
-    everywhere,
-    holm,
-    improvement_p,
-    paired,
-    plain,
-    spread_of_labels,
-)
 from ladderholdout.audit.submissions import (
     NONE,
     Array,
@@ -35,20 +27,15 @@ from ladderholdout.audit.submissions import (
     moments,
     names_of,
 )
-from ladderholdout.errors import HoldoutConflict, InvalidArgument, VaultError
-from ladderholdout.guard import (
-    Guard,
-    HasLadder,
-    LocalLadder,
-    Status,
-    certificate_of,
-    ladder_of,
-    no_certificate,
-    registered,
-    status_of,
-    without_autologging,
-    without_frames,
-)
+from ladderholdout.errors import InvalidArgument
+from ladderholdout.guard import commands
+from ladderholdout.guard.certify import certificate_of, guard_if_here
+from ladderholdout.guard.containment import without_autologging, without_frames
+from ladderholdout.guard.ladder import LocalLadder, beside_ledger
+from ladderholdout.guard.open_ladder import HasLadder, ladder_of
+from ladderholdout.guard.record_views import status_of
+from ladderholdout.guard.submit import Guard
+from ladderholdout.guard.views import Status
 from ladderholdout.ledger.events import FAULTS, Damaged, Opened, Submitted
 from ladderholdout.ledger.fold import LadderRecord
 from ladderholdout.ledger.log import Progress, now
@@ -81,12 +68,7 @@ def open_audit(
     'nothing'
     """
     confidence = inside("confidence", confidence)
-    ladder = ladder_of(holdout)
-    if not isinstance(ladder, LocalLadder):
-        raise HoldoutConflict(
-            "Raw scores are opened where the ledger is, by its owner: this holdout is behind "
-            f"{ladder.ledger}."
-        )
+    ladder = beside_ledger(ladder_of(holdout), "Raw scores are opened")
     with without_frames, without_autologging():
         return _open(ladder, fresh, model, confidence, progress)
 
@@ -95,11 +77,11 @@ def _open(
     holdout: LocalLadder, fresh: Any, model: Any, confidence: float, progress: Progress | None
 ) -> Audit:
     rows = _fresh(holdout, fresh, model)
-    guard = _guard(holdout)
+    guard = guard_if_here(holdout)
     # The one that can compute, where the handle's came from the ledger alone.
     metric = holdout.metric if guard is None else guard.metric
-    if isinstance(guard, Guard):
-        holdout.certificate(None)  # puts the interval on record, which the audit shows
+    if guard is not None:
+        holdout.execute(commands.Certify())  # puts the interval on record, which the audit shows
     scores = {} if rows is None else {n: metric.to_score(e.risk) for n, e in rows.models.items()}
     place = shown(holdout.ledger)
     read = partial(_read, metric=metric, guard=guard, place=place, progress=progress)
@@ -120,11 +102,11 @@ def _open(
     # What the ladders measured: an audit shows nothing of the reserve.
     targets, weights = guard.part.targets, guard.part.weights
     on_holdout = guard.part.evaluate(metric, stored)
-    constant = best_constant(metric, targets, weights, guard.holdout.classes)
+    constant = statistics.best_constant(metric, targets, weights, guard.holdout.classes)
     if constant is not None:
-        flat = metric.evaluate(targets, everywhere(constant, len(targets)), weights)
+        flat = metric.evaluate(targets, statistics.everywhere(constant, len(targets)), weights)
         compared = sum(use.submissions - use.repeats for use in ladders)
-        gain = paired(metric, on_holdout, flat, 1 - (1 - confidence) / compared, rng)
+        gain = statistics.paired(metric, on_holdout, flat, 1 - (1 - confidence) / compared, rng)
         audit = replace(audit, on_holdout=HoldoutTest(metric.to_score(flat.risk), gain, compared))
     if rows is not None:
         (incumbent,) = submissions[submissions["number"] == ladder.incumbent]
@@ -152,10 +134,7 @@ def _read(
     if ladder.opened is None:
         tx.add(ladder.holdout_id, Opened(ladder=ladder.id, time=now()))
         ladder = tx.ladder(ladder.id)
-    if guard is None:
-        certificate = no_certificate(registered(tx, ladder).confidence)
-    else:
-        certificate = certificate_of(tx, ladder, guard.metric, guard.part.weights)
+    certificate = certificate_of(tx, ladder, metric, guard)
     return (
         ladder,
         status_of(tx, ladder, metric, certificate, place),
@@ -174,17 +153,6 @@ def _fresh(holdout: LocalLadder, fresh: Any, model: Any) -> Fresh | None:
     ladder, firsts = holdout.read(lambda tx, ladder: (ladder, Firsts.of(tx.submissions(ladder.id))))
     guard = holdout.guard()
     return evaluated(guard, fresh, model, firsts, ladder.incumbent, holdout.overlap)
-
-
-def _guard(holdout: LocalLadder) -> Guard | None:
-    """Return the holdout with its rows; None where they are missing.
-
-    Nor are they of use where a metric of the user's own was not stated again.
-    """
-    try:
-        return holdout.guard()
-    except (VaultError, InvalidArgument):
-        return None
 
 
 def _uses(tx: Transaction, holdout_id: int) -> Iterator[LadderUse]:
@@ -266,21 +234,23 @@ def _compare(columns: dict[str, Array], metric: Metric, guard: Guard | None, n: 
     # Differences of scores as they are printed, nan where they are not compared.
     differences = columns["raw"] - columns["raw"][before]
     differences[~compared] = np.nan
-    columns["gain"] = np.fromiter(map(plain, differences.data), np.float64, len(differences))
+    columns["gain"] = np.fromiter(
+        map(statistics.plain, differences.data), np.float64, len(differences)
+    )
     gains = np.where(compared, risks[before] - risks, np.nan)
     # Of the accuracy without weights, which the rows alone show, the labels that differ give the
     # standard error of a gain.
     accuracy = METRICS["accuracy"].loss
     if guard is not None and guard.part.weights is None and metric.loss is accuracy:
-        by_labels = spread_of_labels(columns["disagreement"], gains, n)
+        by_labels = statistics.spread_of_labels(columns["disagreement"], gains, n)
         spreads = np.where(np.isnan(spreads), by_labels, spreads)
     del risks
-    p_values = improvement_p(gains, spreads, n)
+    p_values = statistics.improvement_p(gains, spreads, n)
     del spreads, gains
     # What cannot be tested was tried all the same, and counts in the correction.
     unknown = np.isnan(p_values)
     corrected = np.full(len(p_values), np.nan)
-    corrected[compared] = holm(np.where(unknown, 1.0, p_values)[compared])
+    corrected[compared] = statistics.holm(np.where(unknown, 1.0, p_values)[compared])
     corrected[unknown] = np.nan
     columns |= {"p_value": p_values, "corrected": corrected}
 

@@ -8,26 +8,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ladderholdout import pictures
 from ladderholdout.audit.records import Audit, Record
 from ladderholdout.audit.submissions import NONE, Array, AuditedSubmissions
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.metrics import METRICS
-from ladderholdout.pictures import (
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    axes_or_new,
-    count_along,
-    inline_svg,
-    thinned,
-)
 
 if TYPE_CHECKING:
     from ladderholdout.pictures import Axes
 
 
-RELEASED, RAW, FRESH, QUIET = BLUE, ORANGE, GREEN, GREY
+RELEASED, RAW, FRESH, QUIET = pictures.BLUE, pictures.ORANGE, pictures.GREEN, pictures.GREY
 """Colours of what was released, what is raw, what fresh rows show, and of help lines."""
 
 _DISTANCES = {"labels": "share of rows", "probabilities": "mean probability"}
@@ -64,7 +55,7 @@ def scores(
     >>> scores(holdout.owner.audit(), ax=Figure().subplots()).get_xlabel()
     'submission (number)'
     """
-    ax = axes_or_new(ax)
+    ax = pictures.axes_or_new(ax)
     last = int(shown.history["number"][-1]) if len(shown.history) else 0
     interval = shown.status.certificate
     if band is None and None not in (interval.submission, interval.low, interval.high):
@@ -105,7 +96,7 @@ def optimism(audit: Audit, *, ax: Axes | None = None) -> Axes:
     >>> optimism(holdout.owner.audit(), ax=Figure().subplots()).get_xlabel()
     'submission (number)'
     """
-    ax = axes_or_new(ax)
+    ax = pictures.axes_or_new(ax)
     distinct = audit.distinct
     numbers, best = distinct["number"], np.maximum.accumulate(distinct["raw"])
     ax.axhline(0, color=QUIET, lw=0.8)
@@ -162,7 +153,7 @@ def raw_against_fresh(audit: Audit, *, ax: Axes | None = None) -> Axes:
     """
     if audit.fresh is None:
         raise InvalidArgument("audit", "one with fresh rows", "one without", "See fresh=.")
-    ax = axes_or_new(ax)
+    ax = pictures.axes_or_new(ax)
     known = audit.distinct[~np.isnan(audit.distinct["fresh"])]
     releases = known[known.is_release]
     _points(ax, known["fresh"], known["raw"], "raw")
@@ -198,7 +189,7 @@ def disagreement(audit: Audit, *, ax: Axes | None = None) -> Axes:
     >>> disagreement(holdout.owner.audit(), ax=Figure().subplots()).get_xlabel()
     'submission (number)'
     """
-    ax = axes_or_new(ax)
+    ax = pictures.axes_or_new(ax)
     for place, (first, last) in enumerate(_batches(audit.submissions)):
         # Two shades, so that neighbouring batches can be distinguished; one of them is explained.
         ax.axvspan(first - 0.5, last + 0.5, color=QUIET, alpha=(0.12, 0.24)[place % 2], lw=0,
@@ -236,7 +227,7 @@ def gains(audit: Audit, *, ax: Axes | None = None) -> Axes:
     >>> gains(holdout.owner.audit(), ax=Figure().subplots()).get_ylabel()
     'raw gain (accuracy)'
     """
-    ax = axes_or_new(ax)
+    ax = pictures.axes_or_new(ax)
     distinct = audit.distinct
     known = distinct[~np.isnan(distinct["gain"]) & ~np.isnan(distinct["disagreement"])]
     for chosen, kind in ((~known.is_release, "other"), (known.is_release, "release")):
@@ -260,12 +251,12 @@ _MARKS: dict[str, dict[str, Any]] = {
 
 def _points(ax: Axes, x: Array, y: Array, kind: str) -> None:
     if len(x):
-        chosen = thinned(x, y)
+        chosen = pictures.thinned(x, y)
         ax.plot(x[chosen], y[chosen], ls="none", **_MARKS[kind])
 
 
 def _steps(ax: Axes, x: Array, y: Array, **look: Any) -> None:
-    chosen = thinned(x, y)
+    chosen = pictures.thinned(x, y)
     ax.plot(x[chosen], y[chosen], drawstyle="steps-post", **look)
 
 
@@ -301,7 +292,7 @@ def _finished(ax: Axes, x: str, y: str) -> Axes:
     ax.set_xlabel(x)
     ax.set_ylabel(y)
     if x.startswith("submission"):
-        count_along(ax)
+        pictures.count_along(ax)
     ax.grid(color=QUIET, alpha=0.25, lw=0.6)
     ax.spines[["top", "right"]].set_visible(False)
     if ax.get_legend_handles_labels()[0]:
@@ -402,7 +393,7 @@ def figures_of(shown: Audit | Record) -> list[Picture]:
     if not len(shown.history):
         return []
     return [
-        Picture(title, caption, inline_svg(draw, f"figure{place}-", COLOURS, "The report"))
+        Picture(title, caption, pictures.inline_svg(draw, f"figure{place}-", COLOURS, "The report"))
         for place, (title, caption, draw) in enumerate(_chosen(shown))
     ]
 

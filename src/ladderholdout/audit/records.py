@@ -16,7 +16,7 @@ from ladderholdout.audit.statistics import Interval, plain
 from ladderholdout.audit.submissions import NONE, AuditedSubmission, AuditedSubmissions, History
 from ladderholdout.errors import printable
 from ladderholdout.extras import needed
-from ladderholdout.guard import Status
+from ladderholdout.guard.views import Status
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,16 +14,9 @@ from ladderholdout.audit.records import Audit, Record, facts_of, mark_of
 from ladderholdout.audit.submissions import AuditedSubmission, History
 from ladderholdout.errors import InvalidArgument, printable
 from ladderholdout.extras import needed
-from ladderholdout.guard import (
-    HasLadder,
-    Status,
-    Submission,
-    ladder_of,
-    number,
-    origin,
-    outcome,
-    varied,
-)
+from ladderholdout.guard.open_ladder import HasLadder, ladder_of
+from ladderholdout.guard.printing import cells, number, origin, varied
+from ladderholdout.guard.views import Status, Submission
 from ladderholdout.leaderboard import Leaderboard
 from ladderholdout.leaderboard.standings import BOARD
 from ladderholdout.ledger.log import Progress
@@ -261,12 +254,8 @@ def _sentences(shown: Record, differing: Mapping[str, Collection[str]]) -> tuple
 
 
 def _closed_row(submission: Submission, differing: Mapping[str, Collection[str]]) -> _Row:
-    place, time, released, batch, _ = _cells(submission)
-    became, source = (
-        outcome(submission).removeprefix("not improved"),
-        _source(submission, differing),
-    )
-    return _Row([place, time, released, became, batch, source], submission.improved)
+    texts = cells(submission, differing) | {"from": _source(submission, differing)}
+    return _Row([texts[column.name] for column in _SEEN], submission.improved)
 
 
 def _source(submission: Submission, differing: Mapping[str, Collection[str]]) -> str:
@@ -274,17 +263,12 @@ def _source(submission: Submission, differing: Mapping[str, Collection[str]]) ->
 
 
 def _opened_row(audited: AuditedSubmission) -> _Row:
-    place, time, released, *rest = _cells(audited.submission)
-    cells = [place, time, number(audited.raw), released, number(audited.fresh)]
-    cells += [number(audited.p_value, digits=2), mark_of(audited)]
-    return _Row([*cells, number(audited.disagreement, digits=3), *rest], audited.is_release)
-
-
-def _cells(submission: Submission) -> list[str]:
-    return [
-        str(submission.number),
-        f"{submission.time:%Y-%m-%d %H:%M}",
-        number(submission.score),
-        (submission.batch or "")[:8],
-        _source(submission, {}),
-    ]
+    texts = cells(audited.submission, {}) | {
+        "from": _source(audited.submission, {}),
+        "raw": number(audited.raw),
+        "fresh": number(audited.fresh),
+        "p": number(audited.p_value, digits=2),
+        "": mark_of(audited),
+        "distance": number(audited.disagreement, digits=3),
+    }
+    return _Row([texts[column.name] for column in _OPENED], audited.is_release)

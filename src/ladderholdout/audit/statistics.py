@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri, stdtr, stdtrit
 
-from ladderholdout.certificates import exact_lower, exact_upper, paired_limits
 from ladderholdout.errors import InvalidSubmission
+from ladderholdout.limits.intervals import exact_lower, exact_upper
+from ladderholdout.limits.trinomial import paired_limits
 from ladderholdout.metrics import Evaluation, Metric
 
 Array = NDArray[Any]

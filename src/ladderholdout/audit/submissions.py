@@ -20,7 +20,7 @@ from typing import Any, Generic, Self, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from ladderholdout.guard import Submission
+from ladderholdout.guard.views import Submission
 from ladderholdout.ledger.log import AT_A_TIME
 
 T = TypeVar("T")

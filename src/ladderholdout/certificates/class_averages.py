@@ -16,13 +16,7 @@ from numpy.typing import ArrayLike
 
 from ladderholdout.arguments import as_given, whole
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.limits.betting import (
-    Limits,
-    last_rejected,
-    log_mean,
-    stakes,
-    target_of,
-)
+from ladderholdout.limits.betting import Limits, last_rejected, log_mean, stakes, target_of
 from ladderholdout.limits.intervals import exact_lower, exact_upper
 from ladderholdout.metrics.arrays import FloatArray
 

@@ -6,7 +6,6 @@ Propositions D1 to D3 of docs/background/comparisons.md.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from ladderholdout.certificates.group_limits import share_of_groups
 from ladderholdout.certificates.metric_limits import Rows, bound_of, has_no_least, score_limits
 from ladderholdout.certificates.score_intervals import assumptions_of
 from ladderholdout.certificates.targeted_bets import ordered_mean_limits
-from ladderholdout.certificates.transcript import check_nats
+from ladderholdout.certificates.transcript import Certificate, check_nats
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.limits import Limits, paired_limits
 from ladderholdout.limits.betting import mean_limits
@@ -32,44 +31,6 @@ _MIDDLES, _NEIGHBOURS = 1 / 8, 1.05
 _FALL, _USUAL, _FARTHEST = 0.95, -8, 200
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """An interval for the true score of the first model less that of the second.
-
-    Attributes
-    ----------
-    low, high : float
-        Its ends, rounded outward to what can be shown.
-    confidence : float
-        At least this is the chance that all comparisons of the holdout hold together.
-    bound : str
-        The inequality behind it.
-    log_count : float
-        L: the level was divided by exp(L).
-    log_values : float
-        What it costs later transcripts that this was shown, in nats.
-    assumptions : tuple of str
-        What must be true; where it is not, the interval is void.
-
-    Examples
-    --------
-    >>> from ladderholdout.metrics import get_metric
-    >>> y, rng = np.arange(500) % 2, np.random.default_rng(0)
-    >>> same = Rows(y, y, rng)
-    >>> found = certify_difference(get_metric("accuracy"), same, same, 0.22)
-    >>> found.low < 0.0 < found.high, isinstance(found, Difference)
-    (True, True)
-    """
-
-    low: float
-    high: float
-    confidence: float
-    bound: str
-    log_count: float
-    log_values: float
-    assumptions: tuple[str, ...]
-
-
 def certify_difference(
     metric: Metric,
     first: Rows,
@@ -77,7 +38,7 @@ def certify_difference(
     log_count: float,
     *,
     confidence: float = 0.95,
-) -> Difference:
+) -> Certificate:
     """Return an interval for the difference of the true scores of two models.
 
     Means of losses are compared row by row: losses of 0 and 1 by the exact limits of a trinomial
@@ -98,7 +59,8 @@ def certify_difference(
 
     Returns
     -------
-    Difference
+    Certificate
+        Of the true score of the first model less that of the second.
 
     Raises
     ------
@@ -126,10 +88,8 @@ def certify_difference(
     n = len(first.targets) if first.groups is None else len(first.groups)
     low, high, log_values = _shown(limits, _range_of(metric), n, log_level)
     grouped = None if first.groups is None else first.groups.estimand
-    assumptions = assumptions_of(metric, estimand=grouped)
-    return Difference(
-        low, high, confidence, limits.bound, log_count, log_values, (*assumptions, FAMILY)
-    )
+    assumptions = (*assumptions_of(metric, estimand=grouped), FAMILY)
+    return Certificate(low, high, confidence, limits.bound, log_count, assumptions, log_values)
 
 
 FAMILY = (

@@ -14,6 +14,7 @@ import scipy
 from numpy.typing import NDArray
 
 from ladderholdout.certificates.reserve_intervals import ReserveGrid, reserve_interval
+from ladderholdout.certificates.targeted_bets import ordered_mean_evidence
 from ladderholdout.metrics.arrays import FloatArray
 
 Bools = NDArray[np.bool_]
@@ -353,6 +354,67 @@ def upper_triangle(signed: Iterable[Iterable[float]]) -> tuple[int, ...]:
     square = np.asarray([[in_parts(nats) for nats in row] for row in signed], dtype=np.int64)
     signs = square - square.T
     return tuple(signs[np.triu_indices(len(square), 1)].tolist())
+
+
+def pair_evidence(
+    losses: FloatArray,
+    risks: FloatArray,
+    amended: Bools,
+    log_level: float,
+    rng: np.random.Generator,
+    *,
+    counts: bool,
+    unit: float = 1.0,
+) -> tuple[int, ...]:
+    """Return the evidence of paired tests, as `FinalsEvidence.pairs` has it.
+
+    Theorem F1 of docs/background/finals.md: sign tests, or bets on differences.
+
+    Parameters
+    ----------
+    losses : ndarray of shape (m, n)
+        Of each model on each row.
+    risks : ndarray of shape (m,)
+        What is shown of each model.
+    amended : ndarray of bool, shape (n,)
+        The rows whose labels were amended: whatever they were, they count for the second model of
+        each pair.
+    log_level : float
+        Natural logarithm of the level for all pairs together.
+    rng : numpy.random.Generator
+        Orders the rows for bets; it must not depend on them.
+    counts : bool
+        Whether losses are 0 or 1; if not, bets are on their differences.
+    unit : float, default=1.0
+        The largest difference of two losses.
+
+    Returns
+    -------
+    tuple of int
+
+    Examples
+    --------
+    >>> losses, rng = np.repeat([[0.0], [1.0]], 20, axis=1), np.random.default_rng(0)
+    >>> few = np.arange(20) < 2
+    >>> pair_evidence(losses, losses.mean(axis=1), few, -3.0, rng, counts=True)
+    (851,)
+    """
+    count = len(losses)
+    if counts:
+        right = (losses == 0).astype(np.float64)[:, ~amended]
+        wins = np.rint(right.sum(axis=1)[:, None] - right @ right.T).astype(np.int64)
+        nats = sign_evidence(wins, int(amended.sum()))
+        return upper_triangle(np.where(wins > wins.T, nats, 0.0))
+    target = math.log(max(count * (count - 1), 2)) - log_level
+    losses, nats = losses[:, rng.permutation(len(amended))], np.zeros((count, count))
+    means = losses.mean(axis=1)
+    for first in range(count):
+        # Clipped losses may point another way than the risks, which nothing contradicts.
+        for second in np.flatnonzero((means[first] < means) & (risks[first] < risks)).tolist():
+            gains = np.where(amended, -unit, losses[second] - losses[first])
+            shares = np.clip((gains / unit + 1.0) / 2.0, 0.0, 1.0)
+            nats[first, second] = ordered_mean_evidence(shares, 0.5, target)
+    return upper_triangle(nats)
 
 
 def _last_without(risk: float | None) -> float:

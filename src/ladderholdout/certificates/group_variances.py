@@ -12,14 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ladderholdout.arguments import as_given
+from ladderholdout.certificates import regression_limits
 from ladderholdout.certificates.group_limits import BY_GROUPS, Groups, share_of_groups
-from ladderholdout.certificates.regression_limits import (
-    CELLS,
-    CENTRE,
-    CRUDE,
-    HEAD_START,
-    ratio_lower_in_order,
-)
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.limits.betting import Limits, target_of
 from ladderholdout.metrics.arrays import FloatArray
@@ -56,18 +50,18 @@ class _Values:
         rows, total = self.sums(np.ones_like(self.values)), self.sums(self.values)
         squares = self.sums(self.values**2)
         middle = (self.low + self.high) / 2.0
-        means = (np.cumsum(total) - total + HEAD_START * middle) / (
-            HEAD_START + np.cumsum(rows) - rows
+        means = (np.cumsum(total) - total + regression_limits.HEAD_START * middle) / (
+            regression_limits.HEAD_START + np.cumsum(rows) - rows
         )
         far = np.maximum(means - self.low, self.high - means)
         return np.maximum(squares - 2.0 * means * total + means**2 * rows, 0.0), far**2
 
     def cells(self, target: float, rng: np.random.Generator) -> tuple[FloatArray, float]:
         """Return the centres of the fixed cells in one of which the mean lies, and half a width."""
-        width, log_level = self.high - self.low, math.log(CENTRE / 2.0) - target
+        width, log_level = self.high - self.low, math.log(regression_limits.CENTRE / 2.0) - target
         shares = np.clip((self.values - self.low) / width, 0.0, 1.0)
         mean = share_of_groups(shares, np.ones_like(shares), self.groups, log_level, rng=rng)
-        count = math.ceil(CELLS * (len(self.order) / target) ** 0.25)
+        count = math.ceil(regression_limits.CELLS * (len(self.order) / target) ** 0.25)
         # A cell on the verge of the interval is left in, whatever the last bits are.
         first = math.floor(mean.low * count - 1e-6)
         last = math.floor(mean.high * count + 1e-6)
@@ -86,7 +80,9 @@ class _Values:
         pairs = (rows[0] * squares[1] + rows[1] * squares[0]) / 2.0 - total[0] * total[1]
         most = (self.high - self.low) ** 2 / 2.0
         gains, costs = np.maximum(pairs, 0.0) / most, rows[0] * rows[1]
-        return most * ratio_lower_in_order(gains, costs, target - math.log(CRUDE))
+        return most * regression_limits.ratio_lower_in_order(
+            gains, costs, target - math.log(regression_limits.CRUDE)
+        )
 
 
 def _ratio_lower(top: _Values, bottom: _Values, target: float, rng: np.random.Generator) -> float:
@@ -94,16 +90,18 @@ def _ratio_lower(top: _Values, bottom: _Values, target: float, rng: np.random.Ge
     squares, largest = bottom.predicted()
     costs = np.minimum(squares / largest, 1.0)
     if not top.centred:
-        return ratio_lower_in_order(top.sums(top.values**2) / largest, costs, target)
+        return regression_limits.ratio_lower_in_order(
+            top.sums(top.values**2) / largest, costs, target
+        )
     variance = top.least_variance(target)
     if variance <= 0.0:
         return 0.0
-    target_of_cell = target - math.log1p(-CENTRE - CRUDE)
+    target_of_cell = target - math.log1p(-regression_limits.CENTRE - regression_limits.CRUDE)
     centres, half = top.cells(target, rng)
     least = math.inf
     for centre in centres:
         gains = top.sums((top.values - centre) ** 2) / largest
-        least = ratio_lower_in_order(gains, costs, target_of_cell, least)
+        least = regression_limits.ratio_lower_in_order(gains, costs, target_of_cell, least)
     return least / (1.0 + half * half / variance)
 
 

@@ -17,13 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.limits.betting import (
-    Limits,
-    last_rejected,
-    log_mean,
-    stakes,
-    target_of,
-)
+from ladderholdout.limits.betting import Limits, last_rejected, log_mean, stakes, target_of
 from ladderholdout.limits.intervals import kl_lower, kl_upper
 from ladderholdout.metrics.arrays import FloatArray, IntArray
 

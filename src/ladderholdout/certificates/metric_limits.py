@@ -12,30 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from ladderholdout.certificates import class_averages, matchings, regression_limits
 from ladderholdout.certificates.bands import average_precision_limits
-from ladderholdout.certificates.class_averages import (
-    class_mean_limits,
-    f1_limits,
-    fbeta_limits,
-    mean_of,
-    share_limits,
-    weighted_by_shares,
-    weighted_in_boxes,
-)
 from ladderholdout.certificates.group_limits import Groups, ratio_of_groups, share_of_groups
 from ladderholdout.certificates.group_variances import r2_of_groups
-from ladderholdout.certificates.matchings import (
-    auc_limits,
-    kappa_limits,
-    matthews_limits,
-    pair_limits,
-)
-from ladderholdout.certificates.regression_limits import (
-    concordance_limits,
-    median_limits,
-    r2_limits,
-    ratio_limits,
-)
 from ladderholdout.certificates.targeted_bets import ordered_mean_limits
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.limits.betting import Limits, mean_limits
@@ -243,7 +223,7 @@ def _prepare_of(metric: Metric) -> Any:
 def _share_of_hits(metric: Metric, rows: Rows, log_level: float) -> Limits:
     """Return the limits of the accuracy, or of what is a function of it."""
     hits = int(np.count_nonzero(rows.targets == rows.predictions))
-    limits = share_limits(hits, len(rows.targets), log_level)
+    limits = class_averages.share_limits(hits, len(rows.targets), log_level)
     if metric.is_mean:
         return limits.through(lambda share: metric.to_score(1.0 - share))
     is_jaccard = _prepare_of(metric).ratio is of.jaccard
@@ -280,9 +260,9 @@ def _averaged(prepare: of.Averaged) -> Bound:
 
 def _proportion(ratio: of.Ratio, hits: int, true: int, guessed: int, log_level: float) -> Limits:
     if ratio is of.f1:
-        return f1_limits(hits, true + guessed - hits, log_level)
+        return class_averages.f1_limits(hits, true + guessed - hits, log_level)
     among: dict[of.Ratio, int] = {of.precision: guessed, of.recall: true}
-    return share_limits(hits, among.get(ratio, true + guessed - hits), log_level)
+    return class_averages.share_limits(hits, among.get(ratio, true + guessed - hits), log_level)
 
 
 def _one_class(metric: Metric, rows: Rows, log_level: float) -> Limits:
@@ -293,14 +273,16 @@ def _one_class(metric: Metric, rows: Rows, log_level: float) -> Limits:
 def _f_beta(metric: Metric, rows: Rows, log_level: float) -> Limits:
     hits, true, guessed = (int(count[1]) for count in rows.counts())
     beta = _prepare_of(metric).ratio.beta
-    return fbeta_limits(hits, true - hits, guessed - hits, len(rows.targets), log_level, beta)
+    return class_averages.fbeta_limits(
+        hits, true - hits, guessed - hits, len(rows.targets), log_level, beta
+    )
 
 
 def _ratio(metric: Metric, rows: Rows, log_level: float) -> Limits:
     score = metric.score
     assert isinstance(score, of.RatioOfMeans)
     parts = score.parts(rows.targets, rows.predictions)
-    return ratio_limits(*parts, log_level, score.largest)
+    return regression_limits.ratio_limits(*parts, log_level, score.largest)
 
 
 def _pairs(metric: Metric, rows: Rows, log_level: float) -> Limits:
@@ -314,14 +296,14 @@ def _pairs(metric: Metric, rows: Rows, log_level: float) -> Limits:
         other = slice(half + block.start, half + block.stop)
         return score.table(y[block], guesses[block], y[other], guesses[other])
 
-    return pair_limits(table, half, log_level, score.kernel_range)
+    return matchings.pair_limits(table, half, log_level, score.kernel_range)
 
 
 def _independent(metric: Metric, rows: Rows, log_level: float) -> Limits:
     hits, true, guessed = rows.counts()
     prepare = _prepare_of(metric)
     is_precision = isinstance(prepare, of.Averaged) and prepare.ratio is of.precision
-    return class_mean_limits(hits, guessed if is_precision else true, log_level)
+    return class_averages.class_mean_limits(hits, guessed if is_precision else true, log_level)
 
 
 def _united(metric: Metric, rows: Rows, log_level: float) -> Limits:
@@ -334,8 +316,8 @@ def _united(metric: Metric, rows: Rows, log_level: float) -> Limits:
         for hits, true, guessed in zip(*counts, strict=True)
     ]
     if not is_weighted:
-        return mean_of(limits)
-    return weighted_by_shares(limits, counts[1], log_level + math.log(_SHARES))
+        return class_averages.mean_of(limits)
+    return class_averages.weighted_by_shares(limits, counts[1], log_level + math.log(_SHARES))
 
 
 def _auc(metric: Metric, rows: Rows, log_level: float) -> Limits:
@@ -345,7 +327,7 @@ def _auc(metric: Metric, rows: Rows, log_level: float) -> Limits:
 def _area(scores: FloatArray, positive: Array, negative: Array, log_level: float) -> Limits:
     if not positive.any() or not negative.any():
         return Limits(0.0, 1.0, "matchings")
-    return auc_limits(scores[positive], scores[negative], log_level)
+    return matchings.auc_limits(scores[positive], scores[negative], log_level)
 
 
 def _average_precision(metric: Metric, rows: Rows, log_level: float) -> Limits:
@@ -371,7 +353,8 @@ def _multiclass(metric: Metric, rows: Rows, log_level: float) -> Limits:
         }
         # Of each class the pairs with every other one, in both directions.
         limits = [
-            mean_of([area for pair, area in areas.items() if a in pair]) for a in range(classes)
+            class_averages.mean_of([area for pair, area in areas.items() if a in pair])
+            for a in range(classes)
         ]
     else:
         level_of_each -= math.log(classes)
@@ -379,9 +362,9 @@ def _multiclass(metric: Metric, rows: Rows, log_level: float) -> Limits:
             _area(table[:, a], members[a], ~members[a], level_of_each) for a in range(classes)
         ]
     if not is_weighted:
-        return mean_of(limits)
+        return class_averages.mean_of(limits)
     counts = [int(np.count_nonzero(member)) for member in members]
-    return weighted_by_shares(limits, counts, log_level + math.log(_SHARES))
+    return class_averages.weighted_by_shares(limits, counts, log_level + math.log(_SHARES))
 
 
 def _of_classes(
@@ -411,14 +394,14 @@ def _of_outputs(
         )
         for column in range(y.shape[1])
     ]
-    return parts[0] if len(parts) == 1 else mean_of(parts)
+    return parts[0] if len(parts) == 1 else class_averages.mean_of(parts)
 
 
 def _median(metric: Metric, rows: Rows, log_level: float) -> Limits:
     errors = of.columns(np.abs(rows.targets - rows.predictions))
     level_of_each = log_level - math.log(errors.shape[1])
-    parts = [median_limits(column, level_of_each) for column in errors.T]
-    return (parts[0] if len(parts) == 1 else mean_of(parts)).through(metric.to_score)
+    parts = [regression_limits.median_limits(column, level_of_each) for column in errors.T]
+    return (parts[0] if len(parts) == 1 else class_averages.mean_of(parts)).through(metric.to_score)
 
 
 ONE_OF_EACH = "one row of each group, drawn by the rows' content"
@@ -432,7 +415,7 @@ def _bound_of_groups(metric: Metric) -> Bound | str:
         return bound
     if metric.is_mean:
         return Bound(bound.name, (1,), _mean_of_groups)
-    if isinstance(prepare, of.Averaged) or prepare is of.balanced_accuracy:
+    if isinstance(prepare, of.Averaged) or prepare == of.balanced_accuracy:
         return Bound(bound.name, (1,), _classes_of_groups)
     if isinstance(metric.score, of.RatioOfMeans):
         return Bound(bound.name, (1,), _ratio_of_groups)
@@ -505,10 +488,10 @@ def _classes_of_groups(metric: Metric, rows: Rows, log_level: float) -> Limits:
     level_of_each -= math.log(rows.n_classes)
     limits = [of_class(code, level_of_each) for code in classes]
     if not is_weighted:
-        return replace(mean_of(limits), bound=limits[0].bound)
+        return replace(class_averages.mean_of(limits), bound=limits[0].bound)
     level_of_share = log_level + math.log(_SHARES / (2.0 * rows.n_classes))
     boxes = [_share(rows, rows.targets == code, ones, level_of_share) for code in classes]
-    return replace(weighted_in_boxes(limits, boxes), bound=limits[0].bound)
+    return replace(class_averages.weighted_in_boxes(limits, boxes), bound=limits[0].bound)
 
 
 def _among(ratio: of.Ratio, true: Array, guessed: Array) -> FloatArray:
@@ -536,11 +519,15 @@ _BOUNDS: Mapping[Any, Bound] = MappingProxyType(
         of.roc_auc: Bound("matchings", (1, 3), _auc),
         of.average_precision: Bound("bands", (1, 3), _average_precision),
         of.balanced_accuracy: Bound("joint binomial", (1, 3), _independent),
-        of.matthews: Bound("matchings", (1,), partial(_of_classes, limits=matthews_limits)),
-        of.cohen_kappa: Bound("matchings", (1,), partial(_of_classes, limits=kappa_limits)),
-        of.r2: _in_ranges(r2_limits),
-        of.explained_variance: _in_ranges(partial(r2_limits, explained=True)),
-        of.concordance: _in_ranges(concordance_limits),
+        of.matthews: Bound(
+            "matchings", (1,), partial(_of_classes, limits=matchings.matthews_limits)
+        ),
+        of.cohen_kappa: Bound(
+            "matchings", (1,), partial(_of_classes, limits=matchings.kappa_limits)
+        ),
+        of.r2: _in_ranges(regression_limits.r2_limits),
+        of.explained_variance: _in_ranges(partial(regression_limits.r2_limits, explained=True)),
+        of.concordance: _in_ranges(regression_limits.concordance_limits),
         of.median_error: Bound("exact binomial", (1,), _median),
     }
 )

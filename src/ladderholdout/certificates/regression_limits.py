@@ -13,17 +13,8 @@ from numpy.typing import ArrayLike
 from ladderholdout.arguments import whole
 from ladderholdout.certificates.targeted_bets import is_targeted, sequence_of_ratio
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.limits.betting import (
-    Limits,
-    Split,
-    last_rejected,
-    log_mean,
-    mean_limits,
-    mean_lower,
-    split,
-    stakes,
-    target_of,
-)
+from ladderholdout.limits import betting
+from ladderholdout.limits.betting import Limits
 from ladderholdout.limits.intervals import exact_lower
 from ladderholdout.metrics.arrays import FloatArray
 
@@ -86,7 +77,7 @@ class Series:
         on the target alone. Those that an interval of the mean meets are left.
         """
         n, log_level = len(self.values), math.log(CENTRE / 2.0) - target
-        mean = mean_limits(self.values, log_level, (self.low, self.high))
+        mean = betting.mean_limits(self.values, log_level, (self.low, self.high))
         # What the half-width costs, its square over the variance, shrinks as the limits do.
         count = math.ceil(CELLS * (n / target) ** 0.25)
         half = (self.high - self.low) / (2.0 * count)
@@ -102,7 +93,9 @@ class Series:
             return 0.0
         even = 2 * min(len(self.values) // 2, SAMPLE)
         pairs = (self.values[:even:2] - self.values[1:even:2]) ** 2 / 2.0
-        return mean_lower(pairs, math.log(CRUDE) - target, (0.0, (self.high - self.low) ** 2 / 2.0))
+        return betting.mean_lower(
+            pairs, math.log(CRUDE) - target, (0.0, (self.high - self.low) ** 2 / 2.0)
+        )
 
 
 def ratio_lower(top: Series, bottom: Series, target: float) -> float:
@@ -185,7 +178,7 @@ class _Placed:
 
     values: FloatArray
     nodes: FloatArray
-    parts: Split | None
+    parts: betting.Split | None
 
     @classmethod
     def of(cls, values: FloatArray) -> _Placed:
@@ -195,7 +188,7 @@ class _Placed:
         sample = values[:: max(len(values) // SAMPLE, 1)]
         ordered = np.sort(np.concatenate([sample, [values.min(), values.max()]]))
         nodes = np.unique(ordered[np.linspace(0, len(ordered) - 1, SIDE).round().astype(np.intp)])
-        return cls(values, nodes, split(values, nodes))
+        return cls(values, nodes, betting.split(values, nodes))
 
 
 def _square_ratio(top: FloatArray, bottom: _Placed, target: float) -> float:
@@ -204,13 +197,13 @@ def _square_ratio(top: FloatArray, bottom: _Placed, target: float) -> float:
     if total == 0.0:
         return 0.0
     gains, costs, counts = summed_up_pairs(_Placed.of(top), bottom)
-    bets = stakes(target, len(top))[:, None]
+    bets = betting.stakes(target, len(top))[:, None]
 
     def log_capital(ratio: float) -> float:
-        return float(log_mean(np.log1p(bets * (gains / ratio - costs)) @ counts))
+        return float(betting.log_mean(np.log1p(bets * (gains / ratio - costs)) @ counts))
 
     estimate = min(total / max(divisor, 1e-12 * total), 1e12)
-    return last_rejected(log_capital, target + 1e-12 * len(top), 0.0, estimate)
+    return betting.last_rejected(log_capital, target + 1e-12 * len(top), 0.0, estimate)
 
 
 def summed_up_pairs(first: _Placed, second: _Placed) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -277,7 +270,7 @@ def r2_limits(
     >>> round(limits.low, 2), round(limits.high, 2)
     (0.69, 0.85)
     """
-    target = target_of(log_level)
+    target = betting.target_of(log_level)
     y = np.asarray(targets, dtype=np.float64)
     errors = np.asarray(predictions, dtype=np.float64) - y
     low, high = target_range
@@ -332,7 +325,7 @@ def ratio_limits(
     >>> round(limits.low, 2), round(limits.high, 2)
     (0.61, 0.79)
     """
-    target = target_of(log_level)
+    target = betting.target_of(log_level)
     a, b = np.asarray(numerators, dtype=np.float64), np.asarray(denominators, dtype=np.float64)
     if a.ndim != 1 or a.size == 0 or a.shape != b.shape:
         raise InvalidArgument("numerators and denominators", "one of each for each row", "not")
@@ -384,7 +377,7 @@ def concordance_limits(
     >>> round(limits.low, 2), round(limits.high, 2)
     (0.97, 0.98)
     """
-    target, half = target_of(log_level), np.size(targets) // 2
+    target, half = betting.target_of(log_level), np.size(targets) // 2
     order = rng.permutation(np.size(targets))
     y = np.asarray(targets, dtype=np.float64)[order]
     x = np.asarray(predictions, dtype=np.float64)[order]

@@ -12,15 +12,7 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from ladderholdout.arguments import as_given, whole
-from ladderholdout.certificates.transcript import (
-    FEATURES,
-    RANGE,
-    ROWS,
-    WEIGHTS,
-    WHOLE_GROUPS,
-    check_nats,
-    widened,
-)
+from ladderholdout.certificates import transcript
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.mechanisms.arithmetic import HALFWAY
 from ladderholdout.metrics.scales import Scale
@@ -248,7 +240,7 @@ def reserve_log_count(query: int, shown: float = 0.0) -> float:
     [0.69, 5.79, 9.48]
     """
     query = whole("query", query)
-    check_nats("shown", shown)
+    transcript.check_nats("shown", shown)
     return math.log(query * (query + 1)) + shown
 
 
@@ -295,7 +287,7 @@ def reserve_interval(
     half = (0.5 + HALFWAY) * (1.0 / n if rounding is None else rounding)
     low, high = max(risk - half, 0.0), min(risk + half, 1.0)
     log_level = math.log1p(-confidence) - log_count - math.log(2.0)
-    return widened(low, high, n, log_level, binary, weights)
+    return transcript.widened(low, high, n, log_level, binary, weights)
 
 
 def drawn_interval(
@@ -340,9 +332,9 @@ def reserve_assumptions(
     >>> len(reserve_assumptions(exact=True, binary=True, weighted=False))
     3
     """
-    rows = WHOLE_GROUPS if grouped else ROWS
-    assumptions = [rows, RESERVE_LABELS, WEIGHTS if weighted else FEATURES]
-    assumptions += [RANGE] * (not binary) if exact else [APPROXIMATE]
+    rows = transcript.WHOLE_GROUPS if grouped else transcript.ROWS
+    assumptions = [rows, RESERVE_LABELS, transcript.WEIGHTS if weighted else transcript.FEATURES]
+    assumptions += [transcript.RANGE] * (not binary) if exact else [APPROXIMATE]
     return tuple(assumptions)
 
 

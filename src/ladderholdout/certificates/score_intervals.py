@@ -6,25 +6,10 @@ import math
 from dataclasses import dataclass
 
 from ladderholdout.arguments import inside
-from ladderholdout.certificates.metric_limits import (
-    Bound,
-    Rows,
-    bound_of,
-    has_no_least,
-    score_limits,
-)
-from ladderholdout.certificates.transcript import (
-    ALIKE,
-    BATCH,
-    FEATURES,
-    LABELS,
-    RANGE,
-    ROWS,
-    SIZES,
-    WHOLE_GROUPS,
-    Transcript,
-    check_nats,
-)
+from ladderholdout.certificates import metric_limits
+from ladderholdout.certificates import transcript as assumed
+from ladderholdout.certificates.transcript import Certificate, Transcript
+from ladderholdout.limits import Limits
 from ladderholdout.limits.intervals import LARGEST_SIDE
 from ladderholdout.metrics import Metric
 from ladderholdout.metrics.measuring import within_stated
@@ -35,55 +20,12 @@ NO_FEATURES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ScoreInterval:
-    """A certificate of a score that depends on more than the released score.
-
-    Attributes
-    ----------
-    low, high : float
-        Ends of the interval for the true score, rounded outward to what can be shown.
-    confidence : float
-        At least this is the chance that all certificates of this holdout hold together.
-    bound : str
-        The inequality behind it.
-    log_count : float
-        L: the level was divided by exp(L).
-    log_values : float
-        What it costs later transcripts that this was shown, in nats.
-    clipped : tuple of (int, float) or None
-        As in `ShownLimits`.
-    assumptions : tuple of str
-        What must be true; where it is not, the certificate is void.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from ladderholdout.metrics import get_metric
-    >>> rng = np.random.default_rng(0)
-    >>> y = rng.integers(0, 2, 1000)
-    >>> rows = Rows(y, y + rng.normal(size=1000), rng)
-    >>> interval = certify_score(get_metric("roc_auc"), rows, Transcript(0, 10, ()), released=0.78)
-    >>> interval.low < 0.78 < interval.high, interval.bound
-    (True, 'matchings')
-    """
-
-    low: float
-    high: float
-    confidence: float
-    bound: str
-    log_count: float
-    log_values: float
-    clipped: tuple[int, float] | None = None
-    assumptions: tuple[str, ...] = ()
-
-
 def assumptions_of(
     metric: Metric,
     *,
     batch: bool = False,
     estimand: str | None = None,
-    labels: str = LABELS,
+    labels: str = assumed.LABELS,
 ) -> tuple[str, ...]:
     """Return what has to be true for a certificate of a score; where it is not, it is void.
 
@@ -108,16 +50,16 @@ def assumptions_of(
     >>> len(assumptions_of(get_metric("roc_auc"), batch=True))
     4
     """
-    bound = bound_of(metric)
-    assert isinstance(bound, Bound)
+    bound = metric_limits.bound_of(metric)
+    assert isinstance(bound, metric_limits.Bound)
     bets = bound.name == "bets"
-    assumptions = [ALIKE if bets and bound.readings == (1,) else ROWS, labels]
+    assumptions = [assumed.ALIKE if bets and bound.readings == (1,) else assumed.ROWS, labels]
     if estimand is not None:
-        bound = bound_of(metric, grouped=True)
-        assert isinstance(bound, Bound)
-        assumptions = [WHOLE_GROUPS, *[SIZES] * (estimand == "rows"), labels]
-    assumptions += [FEATURES if 2 in bound.readings else NO_FEATURES]
-    assumptions += [BATCH] * batch + [RANGE] * bets
+        bound = metric_limits.bound_of(metric, grouped=True)
+        assert isinstance(bound, metric_limits.Bound)
+        assumptions = [assumed.WHOLE_GROUPS, *[assumed.SIZES] * (estimand == "rows"), labels]
+    assumptions += [assumed.FEATURES if 2 in bound.readings else NO_FEATURES]
+    assumptions += [assumed.BATCH] * batch + [assumed.RANGE] * bets
     return tuple(assumptions)
 
 
@@ -128,7 +70,7 @@ def clipping_of(metric: Metric, clipped: tuple[int, float] | None, n: int) -> st
     ----------
     metric : Metric
     clipped : tuple of (int, float) or None
-        As in `ShownLimits`; None if it is not known.
+        As `shown_limits` returns it; None if it is not known.
     n : int
         Rows.
 
@@ -150,36 +92,12 @@ def clipping_of(metric: Metric, clipped: tuple[int, float] | None, n: int) -> st
     return f"{metric.clipping}, which are {rows}"
 
 
-@dataclass(frozen=True, slots=True)
-class ShownLimits:
-    """Limits as they are shown: rounded outward to ends that a code gives a chance to.
-
-    Attributes
-    ----------
-    low, high : float
-    bound : str
-        The inequality behind them.
-    price : float
-        Minus the logarithm of the chance that the code gives to all that is shown, in nats.
-    clipped : tuple of (int, float) or None
-        How many rows have an error beyond the stated range, to which it is clipped, and by what
-        share that makes the score smaller, rounded up; None if there is no such range.
-
-    Examples
-    --------
-    >>> ShownLimits(0.1, 0.3, "bets", 7.8).price
-    7.8
-    """
-
-    low: float
-    high: float
-    bound: str
-    price: float
-    clipped: tuple[int, float] | None = None
-
-
-def shown_limits(metric: Metric, rows: Rows, log_level: float, *, near: float) -> ShownLimits:
+def shown_limits(
+    metric: Metric, rows: metric_limits.Rows, log_level: float, *, near: float
+) -> tuple[Limits, float, tuple[int, float] | None]:
     """Return confidence limits of a metric's true score as they are shown, with their price.
+
+    They are rounded outward to ends that a code gives a chance to.
 
     Parameters
     ----------
@@ -191,8 +109,13 @@ def shown_limits(metric: Metric, rows: Rows, log_level: float, *, near: float) -
 
     Returns
     -------
-    ShownLimits
+    limits : Limits
         Outside of those that `score_limits` returns, or equal to them.
+    price : float
+        Minus the logarithm of the chance that the code gives to all that is shown, in nats.
+    clipped : tuple of (int, float) or None
+        How many rows have an error beyond the stated range, to which it is clipped, and by what
+        share that makes the score smaller, rounded up; None if there is no such range.
 
     Raises
     ------
@@ -202,15 +125,16 @@ def shown_limits(metric: Metric, rows: Rows, log_level: float, *, near: float) -
     Examples
     --------
     >>> import numpy as np
+    >>> from ladderholdout.certificates.metric_limits import Rows
     >>> from ladderholdout.metrics import get_metric
     >>> rng = np.random.default_rng(0)
     >>> y = rng.integers(0, 2, 1000)
     >>> rows = Rows(y, y + rng.normal(size=1000), rng)
-    >>> limits = shown_limits(get_metric("roc_auc"), rows, -4.4, near=0.78)
-    >>> round(limits.low, 3), round(limits.high, 3), round(limits.price, 1)
+    >>> limits, price, _ = shown_limits(get_metric("roc_auc"), rows, -4.4, near=0.78)
+    >>> round(limits.low, 3), round(limits.high, 3), round(price, 1)
     (0.735, 0.84, 8.0)
     """
-    limits, clipped = score_limits(metric, rows, log_level), _clipped(metric, rows)
+    limits, clipped = metric_limits.score_limits(metric, rows, log_level), _clipped(metric, rows)
     price = 0.0
     if clipped is not None:
         count, share = clipped
@@ -219,24 +143,24 @@ def shown_limits(metric: Metric, rows: Rows, log_level: float, *, near: float) -
         price = math.log((count + 1) * (count + 2)) + (count > 0) * math.log(_SHARES + 1)
     n = len(rows.targets) if rows.groups is None else len(rows.groups)
     least, most = _shown_range(metric)
-    endless = has_no_least(metric)
+    endless = metric_limits.has_no_least(metric)
     width = most - least if math.isfinite(most - least) else max(abs(near), 1e-300)
     code = _Code(near, width * math.sqrt(-log_level / (2.0 * n)))
     low, low_price = code.below(-math.inf if endless and limits.low < least else limits.low, least)
     high, high_price = code.above(limits.high, most)
     low = -math.inf if endless and low == least else low
-    return ShownLimits(low, high, limits.bound, price + low_price + high_price, clipped)
+    return Limits(low, high, limits.bound), price + low_price + high_price, clipped
 
 
 def certify_score(
     metric: Metric,
-    rows: Rows,
+    rows: metric_limits.Rows,
     transcript: Transcript,
     *,
     released: float,
     confidence: float = 0.95,
     price: float = 0.0,
-) -> ScoreInterval:
+) -> Certificate:
     """Certify the score of an incumbent, from its predictions.
 
     The interval is a function of the rows and not of the released score. So it is right for any
@@ -263,7 +187,7 @@ def certify_score(
 
     Returns
     -------
-    ScoreInterval
+    Certificate
 
     Raises
     ------
@@ -273,6 +197,7 @@ def certify_score(
     Examples
     --------
     >>> import numpy as np
+    >>> from ladderholdout.certificates.metric_limits import Rows
     >>> from ladderholdout.metrics import get_metric
     >>> rng = np.random.default_rng(0)
     >>> y = rng.integers(0, 2, 1000)
@@ -282,23 +207,15 @@ def certify_score(
     (0.715, 0.852, 7.8)
     """
     confidence = inside("confidence", confidence)
-    check_nats("price", price)
+    assumed.check_nats("price", price)
     log_count = transcript.log_count() + price
     level = min(math.log1p(-confidence) - log_count - math.log(2.0), LARGEST_SIDE)
-    limits = shown_limits(metric, rows, level, near=released)
-    return ScoreInterval(
-        low=limits.low,
-        high=limits.high,
-        confidence=confidence,
-        bound=limits.bound,
-        log_count=log_count,
-        log_values=limits.price,
-        clipped=limits.clipped,
-        assumptions=assumptions_of(
-            metric,
-            batch=transcript.place > 1,
-            estimand=None if rows.groups is None else rows.groups.estimand,
-        ),
+    limits, log_values, clipped = shown_limits(metric, rows, level, near=released)
+    estimand = None if rows.groups is None else rows.groups.estimand
+    assumptions = assumptions_of(metric, batch=transcript.place > 1, estimand=estimand)
+    return Certificate(
+        *(limits.low, limits.high, confidence, limits.bound, log_count),
+        *(assumptions, log_values, clipped),
     )
 
 
@@ -342,7 +259,7 @@ class _Code:
         return self.unit * _NEIGHBOURS**power, -math.log(chance)
 
 
-def _clipped(metric: Metric, rows: Rows) -> tuple[int, float] | None:
+def _clipped(metric: Metric, rows: metric_limits.Rows) -> tuple[int, float] | None:
     """Return how many rows are clipped, and the share of the score that it takes, rounded up."""
     if not metric.clip:
         return None
@@ -360,7 +277,7 @@ def _clipped(metric: Metric, rows: Rows) -> tuple[int, float] | None:
 
 def _shown_range(metric: Metric) -> tuple[float, float]:
     """Return the range of the ends that are shown; of R2, below -1 there is one more."""
-    if has_no_least(metric):
+    if metric_limits.has_no_least(metric):
         return -1.0, 1.0
     if metric.risk_range is None:
         return -math.inf, metric.offset

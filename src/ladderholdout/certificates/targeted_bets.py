@@ -19,13 +19,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from ladderholdout.limits.betting import (
-    Limits,
-    mean_evidence,
-    mean_limits,
-    shares_of,
-    target_of,
-)
+from ladderholdout.limits.betting import Limits, mean_evidence, mean_limits, shares_of, target_of
 from ladderholdout.metrics.arrays import FloatArray
 
 # A block is this part of the rows that are left, and one row at least.

@@ -9,21 +9,9 @@ from dataclasses import dataclass
 from numpy.typing import ArrayLike
 
 from ladderholdout.arguments import inside, whole
-from ladderholdout.certificates.codes import (
-    LadderTranscript,
-    event_length,
-    place_length,
-)
+from ladderholdout.certificates.codes import LadderTranscript, event_length, place_length
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.limits.intervals import (
-    LARGEST_SIDE,
-    bounded_lower,
-    bounded_upper,
-    exact_lower,
-    exact_upper,
-    weighted_lower,
-    weighted_upper,
-)
+from ladderholdout.limits import intervals
 from ladderholdout.mechanisms import Mechanism
 from ladderholdout.mechanisms.arithmetic import HALFWAY
 from ladderholdout.mechanisms.base import State, bar_of, counting_of
@@ -297,22 +285,27 @@ class Transcript:
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """A confidence interval for the true risk of an incumbent.
+    """A confidence interval after a search: for a true risk, a true score, or their difference.
 
     Attributes
     ----------
-    risk : float
-        The released risk, of a loss in [0, 1].
     low, high : float
-        Ends of the interval for the true risk.
+        Ends of the interval; where it is worked out from rows, rounded outward to what can be
+        shown.
     confidence : float
-        At least this is the chance that all certificates of this holdout hold together.
+        At least this is the chance that all certificates of this holdout hold together, or all
+        comparisons.
     bound : str
         The inequality behind it.
     log_count : float
         L: the level was divided by exp(L).
     assumptions : tuple of str
         What must be true; where it is not, the certificate is void.
+    log_values : float
+        What it costs later transcripts that this was shown, in nats; 0 where it follows from what
+        was released.
+    clipped : tuple of (int, float) or None
+        As `shown_limits` returns it.
 
     Examples
     --------
@@ -321,13 +314,14 @@ class Certificate:
     (0.037, 0.066, 0.95)
     """
 
-    risk: float
     low: float
     high: float
     confidence: float
     bound: str
     log_count: float
     assumptions: tuple[str, ...]
+    log_values: float = 0.0
+    clipped: tuple[int, float] | None = None
 
 
 def certify(
@@ -402,7 +396,7 @@ def certify(
     assumptions = [ROWS, LABELS, FEATURES if weights is None else WEIGHTS]
     assumptions += [BATCH] * (transcript.place > 1) + [RANGE] * (not binary)
     price += log_count
-    return Certificate(float(risk), low, high, confidence, bound, price, tuple(assumptions))
+    return Certificate(low, high, confidence, bound, price, tuple(assumptions))
 
 
 def later_price(number: int, confidence: float) -> float:
@@ -442,15 +436,21 @@ def widened(
     """Widen a range of empirical risks to one of true risks, at a level for each side."""
     if weights is not None:
         weights = checked_weights(weights, n, "weights")
-        ends = weighted_lower(low, weights, log_level), weighted_upper(high, weights, log_level)
+        ends = (
+            intervals.weighted_lower(low, weights, log_level),
+            intervals.weighted_upper(high, weights, log_level),
+        )
         return "Chernoff and Hoeffding, weighted", *ends
     if not binary:
-        ends = bounded_lower(low, n, log_level), bounded_upper(high, n, log_level)
+        ends = (
+            intervals.bounded_lower(low, n, log_level),
+            intervals.bounded_upper(high, n, log_level),
+        )
         return "Chernoff and Bentkus", *ends
     fewest = math.ceil(low * n - COUNT_NOISE)
     most = math.floor(high * n + COUNT_NOISE)
-    level = min(log_level, LARGEST_SIDE)
-    ends = exact_lower(fewest, n, level), exact_upper(most, n, level)
+    level = min(log_level, intervals.LARGEST_SIDE)
+    ends = intervals.exact_lower(fewest, n, level), intervals.exact_upper(most, n, level)
     return "exact binomial", *ends
 
 

@@ -22,11 +22,13 @@ from ladderholdout.cli.common import json_of
 from ladderholdout.cli.files import predictions_from
 from ladderholdout.errors import InvalidArgument, LadderHoldoutError, LadderHoldoutWarning
 from ladderholdout.extras import needed
-from ladderholdout.guard import NamedPredictions, commands, ladder_of
+from ladderholdout.guard import commands
+from ladderholdout.guard.open_ladder import ladder_of
+from ladderholdout.guard.rows import NamedPredictions
 from ladderholdout.holdout import LadderHoldout
 from ladderholdout.metrics import ItemMetric
 from ladderholdout.remote.connection import Token, place_of
-from ladderholdout.remote.predictions import Form
+from ladderholdout.remote.tables import Form
 
 with needed("A server of the Model Context Protocol"):
     from mcp import types
@@ -284,7 +286,8 @@ class Tools:
         if not asked.file.isprintable():
             raise InvalidArgument("file", "the path of a file", "another text")
         ladder = ladder_of(holdout, several=True)
-        form = Form(ladder.metric, ladder.facts.n, ladder.facts.classes, ladder.state().has_ids)
+        facts, state = ladder.facts, ladder.execute(commands.State())
+        form = Form(ladder.metric, facts.n, facts.classes, state.has_ids)
         return predictions_from(Path(asked.file), form, ids=asked.ids, folder=self._folder)
 
     def _status(self, asked: commands.Status) -> Any:
@@ -300,13 +303,12 @@ class Tools:
         return commands.plain(holdout.status()) | expected
 
     def _history(self, asked: History) -> Any:
-        holdout = self._open()
-        state = ladder_of(holdout, several=True).state()
-        start = max(0, state.submissions - asked.limit) if asked.after is None else asked.after
-        lines = tuple(holdout.history(after=start, limit=asked.limit))
-        last = lines[-1].number if lines else state.submissions
-        page = commands.Page(lines, state.submissions, state.incumbent)
-        return commands.plain(page) | {"next": last if last < state.submissions else None}
+        ladder, start = ladder_of(self._open(), several=True), asked.after
+        if start is None:
+            start = max(0, ladder.execute(commands.State()).submissions - asked.limit)
+        page = ladder.execute(commands.History(after=start, limit=asked.limit))
+        last = page.submissions[-1].number if page.submissions else page.total
+        return commands.plain(page) | {"next": last if last < page.total else None}
 
     def _health(self, asked: commands.Health) -> Any:
         return self._open().health(more=asked.more, spent_at=asked.spent_at)

@@ -10,28 +10,19 @@ import typer
 
 from ladderholdout.audit import Audit, Record, record_of, write_report
 from ladderholdout.audit.records import plain_value
-from ladderholdout.cli.common import (
-    AuditTrackingOption,
-    JsonOption,
-    YesOption,
-    on_ladder,
-    print_json,
-    print_json_of,
-    print_lines,
-    print_pages,
-    progress,
-)
+from ladderholdout.cli import common
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.guard import ladder_of
+from ladderholdout.guard import commands
+from ladderholdout.guard.open_ladder import ladder_of
 from ladderholdout.holdout import LadderHoldout
 from ladderholdout.leaderboard import Leaderboard
 
 
-@on_ladder(scoring=False, server=False, single=True)
+@common.on_ladder(scoring=False, server=False, single=True)
 def audit(
     holdout: LadderHoldout,
-    yes: YesOption = False,
-    as_json: JsonOption = False,
+    yes: common.YesOption = False,
+    as_json: common.JsonOption = False,
 ) -> None:
     """Open a ladder's raw scores, permanently: compare them with what was released.
 
@@ -40,12 +31,12 @@ def audit(
     """
     result = _opened(holdout, yes)
     if as_json:
-        print_json_of(result.summary(), "submissions", result.rows(), plain_value)
+        common.print_json_of(result.summary(), "submissions", result.rows(), plain_value)
     else:
-        print_pages(result.lines())
+        common.print_pages(result.lines())
 
 
-@on_ladder(scoring=False, server=False, single=True)
+@common.on_ladder(scoring=False, server=False, single=True)
 def report(
     holdout: LadderHoldout,
     opened: Annotated[
@@ -65,9 +56,9 @@ def report(
     attach: Annotated[
         bool, typer.Option("--attach", help="Attach it to the ladder's audit run in MLflow.")
     ] = False,
-    audit_tracking_uri: AuditTrackingOption = None,
-    yes: YesOption = False,
-    as_json: JsonOption = False,
+    audit_tracking_uri: common.AuditTrackingOption = None,
+    yes: common.YesOption = False,
+    as_json: common.JsonOption = False,
 ) -> None:
     """Write a report as one HTML file; without --opened it holds no raw score."""
     kind = "audit" if opened else "report"
@@ -80,7 +71,7 @@ def report(
     else:
         if certificate:
             holdout.certificate()
-        with progress("Reading the submissions") as step:
+        with common.progress("Reading the submissions") as step:
             shown = record_of(holdout, step)
     file = write_report(shown, place, boards=Leaderboard.on(holdout))
     run = None
@@ -89,19 +80,21 @@ def report(
 
         run = attached(holdout, file, audit_tracking_uri=audit_tracking_uri)
     if as_json:
-        print_json({"file": str(file), "opened": opened, "audit_run": run})
+        common.print_json({"file": str(file), "opened": opened, "audit_run": run})
         return
-    print_lines(f"written: {file}")
+    common.print_lines(f"written: {file}")
     if not opened and shown.status.incumbent and shown.status.certificate.missing:
-        print_lines(f"no range is in it: {shown.status.certificate.missing}; see --certificate")
+        common.print_lines(
+            f"no range is in it: {shown.status.certificate.missing}; see --certificate"
+        )
     if run is not None:
-        print_lines(f"attached to the audit run {run}")
+        common.print_lines(f"attached to the audit run {run}")
 
 
 def _opened(holdout: LadderHoldout, yes: bool) -> Audit:
     """Audit a ladder, after asking where that is what opens it."""
     ladder = ladder_of(holdout, several=True)
-    if ladder.state().opened is None and not yes:
+    if ladder.execute(commands.State()).opened is None and not yes:
         reserve = ladder.facts.n_reserve
         typer.echo(
             "This shows the raw scores, and marks the ladder as opened permanently: what is "
@@ -110,5 +103,5 @@ def _opened(holdout: LadderHoldout, yes: bool) -> Audit:
             err=True,
         )
         typer.confirm("Open it?", abort=True, err=True)
-    with progress("Reading the submissions") as step:
+    with common.progress("Reading the submissions") as step:
         return holdout.owner.audit(progress=step)

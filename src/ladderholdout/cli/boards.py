@@ -7,15 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ladderholdout.cli.common import (
-    ConfidenceOption,
-    JsonOption,
-    LedgerOption,
-    NameArgument,
-    YesOption,
-    print_lines,
-    print_result,
-)
+from ladderholdout.cli import common
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.leaderboard import Finals, Leaderboard
 
@@ -26,9 +18,9 @@ _TableOption = Annotated[
 
 
 def leaderboard(
-    name: NameArgument,
+    name: common.NameArgument,
     ladder: _BoardOption = "leaderboard",
-    confidence: ConfidenceOption = None,
+    confidence: common.ConfidenceOption = None,
     table: _TableOption = None,
     page: Annotated[
         Path | None,
@@ -41,8 +33,8 @@ def leaderboard(
         typer.Option(help="Two accounts of one team: the first is its name from now on."),
     ] = None,
     leave: Annotated[str | None, typer.Option(help="An account that leaves the board.")] = None,
-    ledger: LedgerOption = None,
-    as_json: JsonOption = False,
+    ledger: common.LedgerOption = None,
+    as_json: common.JsonOption = False,
 ) -> None:
     """Show a leaderboard: each account's rank and released score, with certificates.
 
@@ -56,11 +48,11 @@ def leaderboard(
     standings = board.standings(confidence)
     _write(table, standings.to_csv())
     _write(page, board.page() if page is not None else "")
-    print_result(standings, as_json)
+    common.print_result(standings, as_json)
 
 
 def close_round(
-    name: NameArgument,
+    name: common.NameArgument,
     ladder: _BoardOption = "leaderboard",
     if_due: Annotated[
         bool, typer.Option("--if-due", help="Close it where its hours are over, and not before.")
@@ -69,8 +61,8 @@ def close_round(
         str | None,
         typer.Option(help="An account of which nothing that waits is answered, on record."),
     ] = None,
-    ledger: LedgerOption = None,
-    as_json: JsonOption = False,
+    ledger: common.LedgerOption = None,
+    as_json: common.JsonOption = False,
 ) -> None:
     """Close the round of a leaderboard: what waits is answered together, as one batch.
 
@@ -81,14 +73,14 @@ def close_round(
         board.take_out(take_out)
     closed = board.close_if_due() if if_due else board.close_round()
     if closed is None and not as_json:
-        print_lines("Nothing is answered: no submission waits, or the round is not due.")
+        common.print_lines("Nothing is answered: no submission waits, or the round is not due.")
         return
     shown = None if closed is None else {"round": closed.record, "releases": closed.releases}
-    print_result(shown if as_json else closed, as_json)
+    common.print_result(shown if as_json else closed, as_json)
 
 
 def finals(
-    name: NameArgument,
+    name: common.NameArgument,
     entry: Annotated[
         list[str] | None,
         typer.Option(
@@ -103,14 +95,14 @@ def finals(
         bool, typer.Option("--again", help="Hold further ones, which pay for what was shown.")
     ] = False,
     ladder: _BoardOption = "leaderboard",
-    confidence: ConfidenceOption = None,
+    confidence: common.ConfidenceOption = None,
     picture: Annotated[
         Path | None, typer.Option(help="Draw the sets of ranks into this .svg file, too.")
     ] = None,
     table: _TableOption = None,
-    yes: YesOption = False,
-    ledger: LedgerOption = None,
-    as_json: JsonOption = False,
+    yes: common.YesOption = False,
+    ledger: common.LedgerOption = None,
+    as_json: common.JsonOption = False,
 ) -> None:
     """Hold the finals of a leaderboard on its reserve, once; later on show them.
 
@@ -133,7 +125,7 @@ def finals(
     _write(table, found.to_csv())
     if picture is not None:
         _write(picture, found.picture().file())
-    print_result(found, as_json)
+    common.print_result(found, as_json)
 
 
 def _entries(stated: list[str]) -> dict[str, list[int] | None]:

@@ -11,6 +11,7 @@ import typer
 from ladderholdout.bundles import PLATFORMS, Challenge, write_bundle
 from ladderholdout.cli.common import JsonOption, LedgerOption, print_json, print_lines
 from ladderholdout.errors import HoldoutConflict, InvalidArgument
+from ladderholdout.guard import commands
 from ladderholdout.leaderboard import Leaderboard
 from ladderholdout.leaderboard.standings import BOARD
 from ladderholdout.ledger.log import now
@@ -64,7 +65,7 @@ def bundle(
         raise InvalidArgument("--server", "the URL of a server", "missing")
     place, _ = place_of(server)
     home = home_of(resolve_url(ledger), name)
-    facts, state = home.facts, home.state()
+    facts, state = home.facts, home.execute(commands.State())
     if facts.account != BOARD:
         raise HoldoutConflict(
             f"{name!r} has no leaderboard. Start one with its rows: Leaderboard(X, y, name=...)."

@@ -31,7 +31,9 @@ from ladderholdout.errors import (
     VaultError,
     printable,
 )
-from ladderholdout.guard import by_first_order, commands, ladder_of
+from ladderholdout.guard import commands
+from ladderholdout.guard.open_ladder import ladder_of
+from ladderholdout.guard.registering import by_first_order
 from ladderholdout.holdout import LadderHoldout
 from ladderholdout.ledger import holdout_names, resolve_url
 from ladderholdout.ledger.log import AT_A_TIME

@@ -6,7 +6,7 @@ import io
 import re
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,9 +18,7 @@ from ladderholdout.extras import missing, needed
 from ladderholdout.guard import commands
 from ladderholdout.identity.spelling import plain_numbers
 from ladderholdout.process import open_inside
-from ladderholdout.remote.predictions import Form, check_ids, numbers_of, predictions_in
-from ladderholdout.remote.tables import UNNAMED, Csv, Table, read_csv, table_of, why_no_number
-from ladderholdout.remote.wire import arrow_table
+from ladderholdout.remote import tables
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,7 +36,7 @@ class RowsFile:
     """A file of rows: its features as pandas reads them, and columns apart that nobody guesses."""
 
     features: pd.DataFrame
-    apart: Table
+    apart: tables.Table
 
     def column(self, argument: str, name: str) -> Any:
         """Return a column that was taken apart."""
@@ -68,9 +66,9 @@ def read_rows(path: Path, apart: dict[str, Sequence[str]]) -> RowsFile:
         import pandas  # noqa: F401
     wanted = {name.strip() for names in apart.values() for name in names}
     if _kind(path) == ".csv":
-        file = read_csv(_bytes(path), "the file", wanted=lambda name: name.strip() in wanted)
-        _check_named(file.names, apart)
-        return RowsFile(_features(file, wanted), file.table)
+        file = tables.read_csv(_bytes(path), "the file", wanted=lambda name: name.strip() in wanted)
+        _check_named([*file.named.values()], apart)
+        return RowsFile(_features(file, wanted), replace(file, text=""))
     arrow = _arrow(path, _bytes(path))
     frame = _read(path, arrow.to_pandas)
     names = [*map(str, frame.columns)]
@@ -80,10 +78,10 @@ def read_rows(path: Path, apart: dict[str, Sequence[str]]) -> RowsFile:
     _check_named(names, apart)
     places = [place for place, name in enumerate(names) if name.strip() in wanted]
     columns = [frame.iloc[:, place] for place in places]
-    table = Table(tuple(names[place] for place in places), tuple(columns))
+    table = tables.Table(tuple(names[place] for place in places), tuple(columns))
     left = [place for place in range(len(names)) if place not in places]
     features = frame.iloc[:, left]
-    if left and names[left[0]] in UNNAMED:
+    if left and names[left[0]] in tables.UNNAMED:
         features = _indexed(features.iloc[:, 1:], features.iloc[:, 0].tolist())
     return RowsFile(features, table)
 
@@ -106,14 +104,13 @@ def _check_named(names: Sequence[str], apart: dict[str, Sequence[str]]) -> None:
             raise InvalidArgument(argument, f"one of the {len(names)} columns", repr(name), remedy)
 
 
-def _features(file: Csv, wanted: set[str]) -> pd.DataFrame:
+def _features(file: tables.Table, wanted: set[str]) -> pd.DataFrame:
     """Read the features as pandas does by default, each column as a whole."""
     with needed(_FILES):
         import pandas
 
-    named = zip(file.names, file.places, strict=True)
-    places = [place for name, place in named if name.strip() not in wanted]
-    rows = len(file.table)
+    features = {place: n for place, n in file.named.items() if n.strip() not in wanted}
+    places, rows = [*features], len(file)
     if places:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of its own: what it makes of the cells is tested
@@ -126,16 +123,15 @@ def _features(file: Csv, wanted: set[str]) -> pd.DataFrame:
                 usecols=places,
                 low_memory=False,
             )
-        names = [name for name in file.names if name.strip() not in wanted]
-        frame.columns = pandas.Index(_distinct(names))
+        frame.columns = pandas.Index(_distinct([*features.values()]))
     else:
         frame = pandas.DataFrame(index=range(rows))
     if len(frame) != rows:
         actual = f"in another form: {rows} rows by one count, {len(frame)} by another"
         raise InvalidArgument("the file", "CSV with a row in each line", actual)
     if file.delimiter != ",":
-        _check_commas(frame, file.table)
-    return frame if file.table.index is None else _indexed(frame, list(file.table.index))
+        _check_commas(frame, file)
+    return frame if file.index is None else _indexed(frame, list(file.index))
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
@@ -150,7 +146,7 @@ def _distinct(names: Sequence[str]) -> list[str]:
     return distinct
 
 
-def _check_commas(frame: pd.DataFrame, table: Table) -> None:
+def _check_commas(frame: pd.DataFrame, table: tables.Table) -> None:
     """Refuse features that were read as texts because of their decimal commas."""
     for column in range(frame.shape[1]):
         cells = frame.iloc[:, column].dropna().tolist()
@@ -159,7 +155,7 @@ def _check_commas(frame: pd.DataFrame, table: Table) -> None:
         if not all(_COMMAS.fullmatch(cell) for cell in cells):
             continue
         place = next(place for place, cell in enumerate(cells) if "," in cell)
-        cause, remedy = why_no_number(cells[place])
+        cause, remedy = tables.why_no_number(cells[place])
         actual = f"with {cause} in {table.where(place)}"
         raise InvalidArgument("the file", "CSV whose numbers have decimal points", actual, remedy)
 
@@ -213,7 +209,7 @@ def target_of(
     wrong = [row for row, text in enumerate(column) if not text.strip() or text in missing_texts]
     _check_there(argument, table, wrong)
     if numbers:
-        return numbers_of(column, table, argument, "a column of numbers")
+        return tables.numbers_of(column, table, argument, "a column of numbers")
     bare = {text: text.strip() for text in dict.fromkeys(column)}
     if len(set(bare.values())) == len(bare):  # else the spaces distinguish some
         column = [bare[text] for text in column]
@@ -224,7 +220,7 @@ def target_of(
     return np.array(plain) if plain is not None else np.array(column, dtype=object)
 
 
-def _check_there(argument: str, table: Table, wrong: Sequence[int]) -> None:
+def _check_there(argument: str, table: tables.Table, wrong: Sequence[int]) -> None:
     if len(wrong):
         actual = f"missing in {len(wrong)} rows, the first in {table.where(wrong[0])}"
         remedy = "Give each row its value, or leave rows without one out."
@@ -236,14 +232,14 @@ def ids_of(file: RowsFile, name: str, argument: str = "--ids", *, texts: bool = 
     column = file.column(argument, name)
     names = list(column)
     # Those that repeat name groups of rows, of which a registration warns.
-    check_ids(names, file.apart, argument, distinct=False)
+    tables.check_ids(names, file.apart, argument, distinct=False)
     if file.apart.starts is None:
         return names
     return names if texts else plain_numbers(names) or names
 
 
 def predictions_from(
-    path: Path, form: Form, *, ids: str | None = None, folder: Path | None = None
+    path: Path, form: tables.Form, *, ids: str | None = None, folder: Path | None = None
 ) -> Any:
     """Read predictions from a file, in the types that the holdout was registered with.
 
@@ -261,8 +257,10 @@ def predictions_from(
         return commands.array_from(_bytes(path, folder))
     kind, data = _kind(path), _bytes(path, folder)
     if kind == ".csv":
-        return predictions_in(read_csv(data, "predictions", header=form.header).table, form, ids)
-    return predictions_in(table_of(_arrow(path, data)), form, ids)
+        table = tables.read_csv(data, "predictions", header=form.header)
+    else:
+        table = tables.table_of(_arrow(path, data))
+    return tables.predictions_in(table, form, ids)
 
 
 def _kind(path: Path) -> str:
@@ -285,10 +283,11 @@ def _bytes(path: Path, folder: Path | None = None) -> bytes:
 
 
 def _arrow(path: Path, data: bytes) -> pyarrow.Table:
-    if path.suffix.lower() == ".arrow":
-        return _read(path, lambda: arrow_table(data, _FILES))
     with needed(_FILES):
-        from pyarrow import parquet
+        from pyarrow import ipc, parquet
+    if path.suffix.lower() == ".arrow":
+        opened = ipc.open_file if data.startswith(b"ARROW1") else ipc.open_stream
+        return _read(path, lambda: opened(data).read_all())
     return _read(path, lambda: parquet.read_table(io.BytesIO(data)))
 
 

@@ -17,55 +17,25 @@ from rich.table import Table
 from rich.text import Text
 
 from ladderholdout import vault as vaults
-from ladderholdout.cli.common import (
-    STATUSES,
-    AccountOption,
-    BlockOption,
-    ConfidenceOption,
-    FilterOption,
-    JsonOption,
-    LadderOption,
-    LedgerOption,
-    LossRangeOption,
-    MissingOption,
-    NameArgument,
-    OtherwiseOption,
-    PatternOption,
-    YesOption,
-    cell,
-    check_block,
-    console,
-    context_of,
-    ends_with,
-    on_ladder,
-    print_json,
-    print_lines,
-    print_result,
-    status_of_refusal,
-)
+from ladderholdout.cli import common
 from ladderholdout.cli.files import ids_of, predictions_from, read_rows, target_of
 from ladderholdout.errors import InvalidArgument, LadderHoldoutError, UnknownHoldout
-from ladderholdout.guard import (
-    Withdrawn,
-    commands,
-    ladder_of,
-    named,
-    number,
-    origin,
-    outcome,
-    stated_in,
-    varied,
-)
+from ladderholdout.guard import commands
+from ladderholdout.guard.open_ladder import ladder_of
+from ladderholdout.guard.opening import named
+from ladderholdout.guard.printing import cells, varied
+from ladderholdout.guard.settings import stated_in
+from ladderholdout.guard.withdrawal import Withdrawn
 from ladderholdout.holdout import LadderHoldout, Release, Status, Submission
-from ladderholdout.identity import are_texts
+from ladderholdout.identity.labels import are_texts
 from ladderholdout.integrations.evaluation_logs import LOGS, answers_in
 from ladderholdout.integrations.evaluations import Reading, submission_of
 from ladderholdout.ledger import Ledger, resolve_url, shown
 from ladderholdout.ledger.fold import block_name, parted_name
 from ladderholdout.ledger.rules import rule_shown
-from ladderholdout.mechanisms.parsing import mechanism_of
+from ladderholdout.mechanisms import mechanism_of
 from ladderholdout.metrics import get_metric
-from ladderholdout.remote.predictions import Form, labels_like
+from ladderholdout.remote.tables import Form, labels_like
 
 # Each column with the width of the terminal from which on it fits.
 _HOLDOUTS = {
@@ -162,8 +132,8 @@ def register(
     budget: Annotated[
         int | None, typer.Option(help="How many times the released score may improve.")
     ] = None,
-    account: AccountOption = "default",
-    ladder: LadderOption = "main",
+    account: common.AccountOption = "default",
+    ladder: common.LadderOption = "main",
     sample_weight: WeightOption = None,
     ids: Annotated[
         str | None,
@@ -192,7 +162,7 @@ def register(
         list[str] | None,
         typer.Option("--class", help="Each class, where the file lacks some; repeat it."),
     ] = None,
-    loss_range: LossRangeOption = None,
+    loss_range: common.LossRangeOption = None,
     target_range: Annotated[
         tuple[float, float] | None,
         typer.Option(
@@ -226,9 +196,9 @@ def register(
         Path | None,
         typer.Option(help="Folder for the private copy of the rows; by default beside the ledger."),
     ] = None,
-    missing: MissingOption = None,
-    ledger: LedgerOption = None,
-    as_json: JsonOption = False,
+    missing: common.MissingOption = None,
+    ledger: common.LedgerOption = None,
+    as_json: common.JsonOption = False,
 ) -> None:
     """Register a file's rows as a holdout, or start one more ladder on it.
 
@@ -251,7 +221,7 @@ def register(
 
 
 def replenish(
-    name: NameArgument,
+    name: common.NameArgument,
     file: FileArgument,
     target: TargetOption,
     sample_weight: WeightOption = None,
@@ -277,10 +247,10 @@ def replenish(
         ),
     ] = None,
     overlap: OverlapOption = "auto",
-    missing: MissingOption = None,
-    ledger: LedgerOption = None,
-    yes: YesOption = False,
-    as_json: JsonOption = False,
+    missing: common.MissingOption = None,
+    ledger: common.LedgerOption = None,
+    yes: common.YesOption = False,
+    as_json: common.JsonOption = False,
 ) -> None:
     """Let the fresh rows of a file take the place of those of a holdout.
 
@@ -356,12 +326,12 @@ def _of_numbers(scoring: Sequence[str], name: str | None, ledger: str | None) ->
     return False
 
 
-@on_ladder()
+@common.on_ladder()
 def submit(
     holdout: LadderHoldout,
     file: AnswersArgument,
     context: ContextOption = None,
-    block: BlockOption = None,
+    block: common.BlockOption = None,
     header: HeaderOption = True,
     labels: Annotated[
         Path | None,
@@ -371,24 +341,24 @@ def submit(
         ),
     ] = None,
     ids: IdsOption = None,
-    pattern: PatternOption = None,
-    otherwise: OtherwiseOption = None,
-    kept: FilterOption = None,
-    as_json: JsonOption = False,
+    pattern: common.PatternOption = None,
+    otherwise: common.OtherwiseOption = None,
+    kept: common.FilterOption = None,
+    as_json: common.JsonOption = False,
 ) -> None:
     """Submit predictions for a holdout's rows, and print the release.
 
     They come in the order in which the rows were first registered, whatever views came later, or
     with --ids in any order.
     """
-    stated = context_of(context or [])
-    check_block(holdout, block, ids)
+    stated = common.context_of(context or [])
+    common.check_block(holdout, block, ids)
     predictions = _answers(holdout, file, labels, header, ids, Reading(pattern, otherwise), kept)
     print_shown(holdout.submit(predictions, context=stated), as_json)
 
 
-@ends_with(status_of_refusal)
-@on_ladder(single=True)
+@common.ends_with(common.status_of_refusal)
+@common.on_ladder(single=True)
 def gate(
     holdout: LadderHoldout,
     file: AnswersArgument,
@@ -403,14 +373,14 @@ def gate(
         bool,
         typer.Option("--baseline", help="Accept the ladder's first file, as the baseline."),
     ] = False,
-    block: BlockOption = None,
+    block: common.BlockOption = None,
     context: ContextOption = None,
     header: HeaderOption = True,
     ids: IdsOption = None,
-    pattern: PatternOption = None,
-    otherwise: OtherwiseOption = None,
-    kept: FilterOption = None,
-    as_json: JsonOption = False,
+    pattern: common.PatternOption = None,
+    otherwise: common.OtherwiseOption = None,
+    kept: common.FilterOption = None,
+    as_json: common.JsonOption = False,
 ) -> None:
     """Decide whether predictions may replace the incumbent, by one error for all decisions.
 
@@ -421,13 +391,13 @@ def gate(
     The ladder has the rule GateLadder (register --mechanism "GateLadder()"). The first file is the
     baseline, which is accepted with --baseline alone.
     """
-    stated = context_of(context or [])
-    check_block(holdout, block, ids)
+    stated = common.context_of(context or [])
+    common.check_block(holdout, block, ids)
     predictions = _answers(holdout, file, None, header, ids, Reading(pattern, otherwise), kept)
     decision = holdout.gate(predictions, margin=margin, baseline=baseline, context=stated)
-    print_result(decision, as_json)
+    common.print_result(decision, as_json)
     if not decision:
-        raise typer.Exit(STATUSES.get(decision.verdict, 3 if decision.spent else 1))
+        raise typer.Exit(common.STATUSES.get(decision.verdict, 3 if decision.spent else 1))
 
 
 def _check_header(header: bool, ids: str | None) -> None:
@@ -461,7 +431,7 @@ def _predictions(
 ) -> Any:
     """Read what all metrics of a holdout take: one file, and one with labels beside others."""
     ladder = ladder_of(holdout, several=True)
-    facts, has_ids = ladder.facts, ladder.state().has_ids
+    facts, has_ids = ladder.facts, ladder.execute(commands.State()).has_ids
     by_response = {metric.response: metric for metric in holdout.metrics.values()}
     others = {kind: metric for kind, metric in by_response.items() if kind != "labels"}
     if (labels is not None) != (bool(others) and "labels" in by_response):
@@ -481,21 +451,21 @@ def _predictions(
     return {metric.response: predictions, "labels": predictions_from(labels, form, ids=ids)}
 
 
-def list_holdouts(ledger: LedgerOption = None, as_json: JsonOption = False) -> None:
+def list_holdouts(ledger: common.LedgerOption = None, as_json: common.JsonOption = False) -> None:
     """List the holdouts in the ledger, with their ladders."""
     url = resolve_url(ledger)
-    out, ladders = console(), list(_ladders(url))
+    out, ladders = common.console(), list(_ladders(url))
     if as_json:
-        print_json({"ledger": shown(url), "ladders": ladders})
+        common.print_json({"ledger": shown(url), "ladders": ladders})
         return
     if ladders:
         out.print(_chosen(_HOLDOUTS, map(_listed, ladders), out.width))
     else:
         out.print("No holdout is registered yet.")
-    print_lines(f"ledger: {shown(url)}")
+    common.print_lines(f"ledger: {shown(url)}")
 
 
-@on_ladder()
+@common.on_ladder()
 def status(
     holdout: LadderHoldout,
     health: Annotated[
@@ -519,7 +489,7 @@ def status(
             "--keep", help="Put the width of --spent-at on record, as the owner's rule for all."
         ),
     ] = False,
-    as_json: JsonOption = False,
+    as_json: common.JsonOption = False,
 ) -> None:
     """Show a ladder's released score and certificate, and how much was asked of the holdout."""
     shown = holdout.status()
@@ -534,16 +504,16 @@ def status(
         holdout.owner.spent_at(spent_at)
     found = holdout.health(more=more, spent_at=spent_at)
     if as_json:
-        print_json(commands.plain(shown) | {"health": found})
+        common.print_json(commands.plain(shown) | {"health": found})
     else:
         lines = [*shown.lines(), *found.lines()]
-        console().print(_table(["what", "value"], lines, header=False))
+        common.console().print(_table(["what", "value"], lines, header=False))
 
 
-@on_ladder()
+@common.on_ladder()
 def certificate(
     holdout: LadderHoldout,
-    confidence: ConfidenceOption = None,
+    confidence: common.ConfidenceOption = None,
     reserve: Annotated[
         bool,
         typer.Option(
@@ -552,14 +522,14 @@ def certificate(
             "queries; asked again about the same incumbent, none.",
         ),
     ] = False,
-    as_json: JsonOption = False,
+    as_json: common.JsonOption = False,
 ) -> None:
     """Print a confidence interval for the incumbent's true score, and what it assumes."""
     ask = holdout.reserve_certificate if reserve else holdout.certificate
-    print_result(ask(confidence), as_json)
+    common.print_result(ask(confidence), as_json)
 
 
-@on_ladder(single=True)
+@common.on_ladder(single=True)
 def compare(
     holdout: LadderHoldout,
     first: Annotated[
@@ -568,13 +538,13 @@ def compare(
     second: Annotated[
         str, typer.Argument(metavar="SECOND", help="The number of a submission, or a file.")
     ],
-    confidence: ConfidenceOption = None,
+    confidence: common.ConfidenceOption = None,
     header: HeaderOption = True,
     ids: IdsOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what it costs, and compare nothing.")
     ] = False,
-    as_json: JsonOption = False,
+    as_json: common.JsonOption = False,
 ) -> None:
     """Print an interval for the true score of one model less that of another.
 
@@ -585,9 +555,9 @@ def compare(
     if dry_run:
         price = holdout.price()
         if as_json:
-            print_json({"price": price})
+            common.print_json({"price": price})
         else:
-            print_lines(price)
+            common.print_lines(price)
         return
 
     def model(stated: str) -> Any:
@@ -595,17 +565,19 @@ def compare(
             return int(stated)
         return _predictions(holdout, Path(stated), None, header, ids)
 
-    print_result(holdout.compare(model(first), model(second), confidence=confidence), as_json)
+    common.print_result(
+        holdout.compare(model(first), model(second), confidence=confidence), as_json
+    )
 
 
-@on_ladder()
+@common.on_ladder()
 def history(
     holdout: LadderHoldout,
     last: Annotated[int, typer.Option(min=1, help="How many to show at most, the latest.")] = 50,
     after: Annotated[
         int | None, typer.Option(min=0, help="Show those that follow this number instead.")
     ] = None,
-    as_json: JsonOption = False,
+    as_json: common.JsonOption = False,
 ) -> None:
     """Show the submissions, what was released after each, and when.
 
@@ -616,9 +588,9 @@ def history(
     shown = {metric: holdout[metric] if several else holdout for metric in holdout.metrics}
     by_metric = {metric: _history(ladder, last, after) for metric, ladder in shown.items()}
     if as_json:
-        print_json(by_metric if several else next(iter(by_metric.values())))
+        common.print_json(by_metric if several else next(iter(by_metric.values())))
         return
-    out = console()
+    out = common.console()
     for metric, page in by_metric.items():
         if several:
             out.print(f"{metric}:")
@@ -633,14 +605,14 @@ def history(
 
 def _history(holdout: LadderHoldout, last: int, after: int | None) -> commands.Page:
     """Return the submissions that are shown, and how many a ladder has."""
-    state = ladder_of(holdout, several=True).state()
+    state = ladder_of(holdout, several=True).execute(commands.State())
     start = max(0, state.submissions - last) if after is None else after
     lines = tuple(holdout.history(after=start, limit=last))
     return commands.Page(lines, state.submissions, state.incumbent)
 
 
-@on_ladder(single=True)
-def reveal(holdout: LadderHoldout, as_json: JsonOption = False) -> None:
+@common.on_ladder(single=True)
+def reveal(holdout: LadderHoldout, as_json: common.JsonOption = False) -> None:
     """Show the released score of a ladder that shows improvements alone, and record the request.
 
     Certificates pay for it. Other ladders show their score anyway (register --show).
@@ -649,22 +621,22 @@ def reveal(holdout: LadderHoldout, as_json: JsonOption = False) -> None:
     print_shown(holdout.status(), as_json)
 
 
-@on_ladder()
-def estimate(holdout: LadderHoldout, as_json: JsonOption = False) -> None:
+@common.on_ladder()
+def estimate(holdout: LadderHoldout, as_json: common.JsonOption = False) -> None:
     """Print the incumbent's score corrected for the choice among the submissions of one batch.
 
     It is put on record first, and certificates of later incumbents pay for it. Where submissions
     learned from answers there is none, and the message names what gives a score instead.
     """
-    print_result(holdout.estimate(), as_json)
+    common.print_result(holdout.estimate(), as_json)
 
 
-@on_ladder(scoring=False, server=False, single=True)
+@common.on_ladder(scoring=False, server=False, single=True)
 def withdraw(
     holdout: LadderHoldout,
     number: Annotated[int, typer.Argument(help="The submission's number, as in the history.")],
     reason: Annotated[str, typer.Option(help="What happened, for those who read the record.")],
-    as_json: JsonOption = False,
+    as_json: common.JsonOption = False,
 ) -> None:
     """Withdraw a submission that was an accident, on record.
 
@@ -674,10 +646,10 @@ def withdraw(
 
 
 def retire(
-    name: NameArgument,
-    ledger: LedgerOption = None,
-    yes: YesOption = False,
-    as_json: JsonOption = False,
+    name: common.NameArgument,
+    ledger: common.LedgerOption = None,
+    yes: common.YesOption = False,
+    as_json: common.JsonOption = False,
 ) -> None:
     """Close a holdout: no ladder on it takes another submission."""
     store = Ledger(resolve_url(ledger))
@@ -692,16 +664,16 @@ def retire(
         typer.confirm("Retire it?", abort=True, err=True)
     closed = store.transact(lambda tx: tx.retire(record.id))
     if as_json:
-        print_json({"holdout": name, "retired": closed.retired})
+        common.print_json({"holdout": name, "retired": closed.retired})
     else:
-        console().print(f"{name} is retired since {closed.retired:%Y-%m-%d %H:%M} UTC")
+        common.console().print(f"{name} is retired since {closed.retired:%Y-%m-%d %H:%M} UTC")
 
 
 def forget(
-    name: NameArgument,
-    ledger: LedgerOption = None,
-    yes: YesOption = False,
-    as_json: JsonOption = False,
+    name: common.NameArgument,
+    ledger: common.LedgerOption = None,
+    yes: common.YesOption = False,
+    as_json: common.JsonOption = False,
 ) -> None:
     """Take back the registration of a holdout that was never queried; its name is free again."""
     store = Ledger(resolve_url(ledger))
@@ -713,17 +685,17 @@ def forget(
     for path in store.transact(lambda tx: tx.forget(record.id)):
         vaults.remove(path)
     if as_json:
-        print_json({"holdout": name, "forgotten": True})
+        common.print_json({"holdout": name, "forgotten": True})
     else:
-        console().print(f"{name} is forgotten: its rows can be registered again")
+        common.console().print(f"{name} is forgotten: its rows can be registered again")
 
 
 def print_shown(what: Status | Release | Withdrawn, as_json: bool) -> None:
     """Print a status, a release or a withdrawal, one fact a line."""
     if as_json:
-        print_json(what)
+        common.print_json(what)
     else:
-        console().print(_table(["what", "value"], what.lines(), header=False))
+        common.console().print(_table(["what", "value"], what.lines(), header=False))
 
 
 def _ladders(url: str) -> Iterator[dict[str, Any]]:
@@ -755,15 +727,8 @@ def _listed(ladder: Mapping[str, Any]) -> dict[str, str | Text]:
 def _entries(latest: Sequence[Submission]) -> Iterator[dict[str, str | Text]]:
     differing = varied(latest)
     for submission in latest:
-        yield {
-            "number": str(submission.number),
-            "time (UTC)": f"{submission.time:%Y-%m-%d %H:%M}",
-            "own score": number(submission.own_score, "-"),
-            "released": number(submission.score),
-            "": outcome(submission).removeprefix("not improved"),
-            "batch": (submission.batch or "")[:8],
-            "from": Text(origin(submission, differing), no_wrap=True, overflow="ellipsis"),
-        }
+        texts = cells(submission, differing)
+        yield {**texts, "from": Text(texts["from"], no_wrap=True, overflow="ellipsis")}
 
 
 def _chosen(
@@ -783,5 +748,5 @@ def _table(
         side: JustifyMethod = "right" if column in _NUMBERS else "left"
         table.add_column(column, justify=side, no_wrap=column not in _FOLDING, overflow="fold")
     for row in rows:
-        table.add_row(*map(cell, row))
+        table.add_row(*map(common.cell, row))
     return table

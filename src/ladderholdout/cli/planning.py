@@ -9,22 +9,14 @@ from typing import Annotated
 import typer
 
 from ladderholdout.arguments import whole
-from ladderholdout.cli.common import (
-    JsonOption,
-    LossRangeOption,
-    MissingOption,
-    print_json,
-    print_lines,
-    print_result,
-)
+from ladderholdout.cli import common
 from ladderholdout.cli.files import read_rows, target_of
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.guard import metric_for
+from ladderholdout.guard.settings import HoldoutSettings
 from ladderholdout.lab import ANALYSTS
 from ladderholdout.lab.rehearsal import safe_submissions
 from ladderholdout.lab.report import analyst_of, matches, plain, plot, table
-from ladderholdout.mechanisms.defaults import default_mechanism
-from ladderholdout.mechanisms.parsing import mechanism_of
+from ladderholdout.mechanisms import default_mechanism, mechanism_of
 from ladderholdout.metrics import get_metric
 from ladderholdout.pictures import picture_file, save
 from ladderholdout.planning import plan as planned
@@ -47,10 +39,9 @@ def plan(
     scoring: Annotated[
         str, typer.Option(help="The metric for which a reserve is advised.")
     ] = "accuracy",
-    searches: Annotated[
-        int, typer.Option(help="How many searches to simulate for each rule.")
-    ] = 20,
-    seed: Annotated[int, typer.Option(help="Seed of the simulation.")] = 0,
+    improvements: Annotated[
+        int, typer.Option(help="How many submissions improve where answers steer the search.")
+    ] = 5,
     groups: Annotated[
         int | None, typer.Option(help="Of how many groups the rows are, such as patients.")
     ] = None,
@@ -71,9 +62,9 @@ def plan(
         float,
         typer.Option(help="With --gain: the share of rows on which models differ."),
     ] = DISCORDANCE,
-    as_json: JsonOption = False,
+    as_json: common.JsonOption = False,
 ) -> None:
-    """Compare rules for a holdout of this size by how wide their certificates will be.
+    """Compare ways to search a holdout of this size by how wide their certificates can be.
 
     Also what a reserve would give, and how many rows a certificate of --width needs. With --gain
     and --horizon instead: how many rows a gate needs to accept that gain in accuracy.
@@ -95,7 +86,7 @@ def plan(
             groups=groups,
             correlation=correlation,
         )
-        print_result(decided, as_json)
+        common.print_result(decided, as_json)
         return
     if n is None or submissions is None:
         missing = "--rows" if n is None else "--submissions"
@@ -109,14 +100,13 @@ def plan(
         risk=risk,
         confidence=confidence,
         scoring=scoring,
-        searches=searches,
-        seed=seed,
+        improvements=improvements,
         groups=groups,
         correlation=correlation,
     )
     if file is not None:
         save(drawn(comparison), file)
-    print_result(comparison, as_json)
+    common.print_result(comparison, as_json)
 
 
 def safe(
@@ -138,7 +128,7 @@ def safe(
             help='The rule that answers submissions, written as in Python: "Ladder(step=0.01)".'
         ),
     ] = None,
-    loss_range: LossRangeOption = None,
+    loss_range: common.LossRangeOption = None,
     n_train: Annotated[
         int | None,
         typer.Option("--train-rows", help="Rows to train on; by default as many as the file has."),
@@ -148,8 +138,8 @@ def safe(
     ] = 0.02,
     repetitions: Annotated[int, typer.Option(help="How often each attack is repeated.")] = 50,
     seed: Annotated[int, typer.Option(help="Seed of the simulation.")] = 0,
-    missing: MissingOption = None,
-    as_json: JsonOption = False,
+    missing: common.MissingOption = None,
+    as_json: common.JsonOption = False,
 ) -> None:
     """Count the submissions that are safe on a planned holdout, by attacks on random labels.
 
@@ -157,7 +147,7 @@ def safe(
     chance an attack reaches is overfitting.
     """
     rows = read_rows(file, {"--target": [target]})
-    metric = metric_for(scoring, loss_range)
+    metric = HoldoutSettings(scoring=scoring, loss_range=loss_range).metric
     assert metric is not None  # a name was given
     numbers = not metric.is_classification
     labels = target_of(rows, "--target", target, numbers=numbers, missing_texts=missing or ())
@@ -181,9 +171,9 @@ def safe(
     if as_json:
         attacks = [attack._asdict() for attack in result.attacks]
         derived = {"attacks": attacks, "safe": result.safe, "unsafe": result.unsafe}
-        print_json(asdict(result) | {"mechanism": repr(result.mechanism)} | derived)
+        common.print_json(asdict(result) | {"mechanism": repr(result.mechanism)} | derived)
     else:
-        print_lines(str(result))
+        common.print_lines(str(result))
 
 
 _ANALYST_HELP = f"Who searches, such as 'Boosting(guesses=400)': one of {', '.join(ANALYSTS)}."
@@ -207,7 +197,7 @@ def attack(
             "--plot", help="Draw the released score after each submission into this file."
         ),
     ] = None,
-    as_json: JsonOption = False,
+    as_json: common.JsonOption = False,
 ) -> None:
     """Simulate an attack or an honest search against rules: what it believes, and what is true.
 
@@ -222,6 +212,6 @@ def attack(
     if file is not None:
         save(plot(played), file)
     if as_json:
-        print_json(plain(player, n, played))
+        common.print_json(plain(player, n, played))
     else:
-        print_lines(table(played))
+        common.print_lines(table(played))

@@ -8,19 +8,10 @@ from typing import Annotated
 
 import typer
 
-from ladderholdout.cli.common import (
-    AuditTrackingOption,
-    JsonOption,
-    LedgerOption,
-    NameArgument,
-    TrackingOption,
-    on_ladder,
-    print_json,
-    print_lines,
-    progress,
-)
+from ladderholdout.cli import common
 from ladderholdout.errors import LadderHoldoutError, TrackingError
-from ladderholdout.guard import Check, ledger_findings, named, verify_holdout
+from ladderholdout.guard.health import Check, ledger_findings, verify_holdout
+from ladderholdout.guard.opening import named
 from ladderholdout.holdout import LadderHoldout
 from ladderholdout.ledger.fold import Head
 from ladderholdout.ledger.place import resolve_url, shown
@@ -35,32 +26,32 @@ def back_up(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="The file to write; it must not exist yet.")
     ],
-    ledger: LedgerOption = None,
-    as_json: JsonOption = False,
+    ledger: common.LedgerOption = None,
+    as_json: common.JsonOption = False,
 ) -> None:
     """Copy the ledger, in use or not. The holdouts' rows are in the vault, and are not copied."""
     url = resolve_url(ledger)
     written = backup(url, file)
     if as_json:
-        print_json({"ledger": shown(url), "file": str(written)})
+        common.print_json({"ledger": shown(url), "file": str(written)})
     else:
-        print_lines(f"written: {written}")
+        common.print_lines(f"written: {written}")
 
 
 def verify(
-    name: NameArgument,
+    name: common.NameArgument,
     mlflow: Annotated[
         bool,
         typer.Option("--mlflow", help="Compare with the chain's ends that exports left in MLflow."),
     ] = False,
-    tracking_uri: TrackingOption = None,
-    audit_tracking_uri: AuditTrackingOption = None,
+    tracking_uri: common.TrackingOption = None,
+    audit_tracking_uri: common.AuditTrackingOption = None,
     verdicts: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Check a judge's file of verdicts, too."),
     ] = None,
-    ledger: LedgerOption = None,
-    as_json: JsonOption = False,
+    ledger: common.LedgerOption = None,
+    as_json: common.JsonOption = False,
 ) -> None:
     """Check that a holdout's record is as it was written; exit status 1 where it is not.
 
@@ -68,7 +59,7 @@ def verify(
     that the holdout has had.
     """
     url = resolve_url(ledger)
-    with progress("Verifying") as step:
+    with common.progress("Verifying") as step:
         verification = verify_holdout(url, name, step)
     findings, compared = list(verification.findings), None
     if mlflow:
@@ -79,7 +70,7 @@ def verify(
         what = f"the verdicts are not as they were written: {record.changed}"
         findings.append(Finding(what))
     if as_json:
-        print_json(
+        common.print_json(
             {
                 "holdout": verification.holdout,
                 "intact": not findings,
@@ -92,20 +83,20 @@ def verify(
             }
         )
         raise typer.Exit(1 if findings else 0)
-    print_lines(*(f"FOUND: {finding}" for finding in findings[:_MANY]))
+    common.print_lines(*(f"FOUND: {finding}" for finding in findings[:_MANY]))
     if len(findings) > _MANY:
-        print_lines(f"... and {len(findings) - _MANY} more")
+        common.print_lines(f"... and {len(findings) - _MANY} more")
     anchored = "" if compared is None else f", {compared} heads anchored in MLflow"
     blocks = f" to {verification.blocks} blocks" if verification.blocks > 1 else ""
     links = "links in the chain of the newest" if blocks else "links in the chain"
-    print_lines(
+    common.print_lines(
         f"{verification.holdout}: {verification.submissions} submissions{blocks}, "
         f"{verification.head.length} {links}{anchored}: "
         f"{'NOT as written' if findings else 'all as written'}",
         f"head: {verification.head}",
     )
     if record is not None:
-        print_lines(f"verdicts: {record.verdicts}, head: {record.head}")
+        common.print_lines(f"verdicts: {record.verdicts}, head: {record.head}")
     raise typer.Exit(1 if findings else 0)
 
 
@@ -156,11 +147,11 @@ def _anchored(
             yield block, f"{anchor.kind} run {anchor.run_id}", anchor.head, place
 
 
-@on_ladder(scoring=False, server=False, single=True)
+@common.on_ladder(scoring=False, server=False, single=True)
 def export(
     holdout: LadderHoldout,
-    tracking_uri: TrackingOption = None,
-    audit_tracking_uri: AuditTrackingOption = None,
+    tracking_uri: common.TrackingOption = None,
+    audit_tracking_uri: common.AuditTrackingOption = None,
     run_id: Annotated[
         str | None,
         typer.Option(
@@ -178,12 +169,12 @@ def export(
             "opens them. By default as the run was tracked, else live."
         ),
     ] = None,
-    as_json: JsonOption = False,
+    as_json: common.JsonOption = False,
 ) -> None:
     """Send a ladder's submissions to MLflow; those that are there already are not sent again."""
     from ladderholdout.integrations.mlflow import export as bring
 
-    with progress("Sending the submissions") as step:
+    with common.progress("Sending the submissions") as step:
         done = bring(
             holdout,
             run_id=run_id,
@@ -194,29 +185,29 @@ def export(
             progress=step,
         )
     if as_json:
-        print_json(done)
+        common.print_json(done)
         return
     for copied in done:
         sent = f"{copied.sent} submissions sent, {copied.entries} in all"
-        print_lines(f"{copied.kind} run {copied.run_id}: {sent}, in {copied.store}")
+        common.print_lines(f"{copied.kind} run {copied.run_id}: {sent}, in {copied.store}")
     if len(done) == 1:
-        print_lines("audit run: sealed until an audit opens the raw scores")
+        common.print_lines("audit run: sealed until an audit opens the raw scores")
 
 
 def doctor(
-    ledger: LedgerOption = None,
-    tracking_uri: TrackingOption = None,
-    audit_tracking_uri: AuditTrackingOption = None,
-    as_json: JsonOption = False,
+    ledger: common.LedgerOption = None,
+    tracking_uri: common.TrackingOption = None,
+    audit_tracking_uri: common.AuditTrackingOption = None,
+    as_json: common.JsonOption = False,
 ) -> None:
     """Check that the ledger, the vaults and MLflow work; exit status 1 where one does not."""
     checks = _findings(ledger, tracking_uri, audit_tracking_uri)
     if as_json:
-        print_json(checks)
+        common.print_json(checks)
     else:
         for check in checks:
             mark = "ok   " if check.ok else "FAULT"
-            print_lines(f"{mark}  {check.what}: {check.found} {check.remedy}".rstrip())
+            common.print_lines(f"{mark}  {check.what}: {check.found} {check.remedy}".rstrip())
     raise typer.Exit(0 if all(check.ok for check in checks) else 1)
 
 

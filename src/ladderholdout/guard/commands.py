@@ -11,20 +11,11 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import datetime
 from functools import cache
-from typing import (
-    Annotated,
-    Any,
-    ClassVar,
-    Generic,
-    TypeAlias,
-    TypeVar,
-    dataclass_transform,
-    get_args,
-)
+from typing import Annotated, Any, ClassVar, TypeAlias, TypeVar, dataclass_transform, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,13 +32,15 @@ from pydantic import (
 )
 from pydantic.json_schema import GenerateJsonSchema
 
-from ladderholdout import guard
-from ladderholdout import identity as fp
 from ladderholdout.errors import InvalidArgument, InvalidSubmission, LadderHoldoutError
+from ladderholdout.guard import certificate, context, open_ladder, views, withdrawal
+from ladderholdout.guard.open_ladder import Command as Command
+from ladderholdout.guard.rows import NamedPredictions
 from ladderholdout.ledger.arrays import from_bytes, to_bytes
 from ladderholdout.ledger.events import LadderSettings
+from ladderholdout.ledger.fold import refuse_retired
 from ladderholdout.mechanisms import Mechanism
-from ladderholdout.planning import MOST_MORE
+from ladderholdout.planning.course import MOST_MORE
 
 ANALYST, OWNER = frozenset({"analyst"}), frozenset({"owner"})
 SUBMITTING = ANALYST | {"host"}
@@ -57,37 +50,7 @@ MOST_IN_A_BATCH = 1000
 LONGEST_ID = 1000
 """Characters of an id: an array of texts takes for each of them what the longest one needs."""
 
-A = TypeVar("A")
 K = TypeVar("K", bound="Command[Any]")
-
-
-class Command(Generic[A]):
-    """A command: a request to a holdout.
-
-    Attributes
-    ----------
-    word : str
-        Ends the path of its route, and names the tool for agents.
-    answer : type
-        The kind of its answer.
-    roles : frozenset of str
-        For accounts of other roles the holdout is not there.
-    setting : str or None
-        The setting of a server that has to allow it.
-    reads : bool
-        Whether it only reads.
-    sets : int
-        How many sets of predictions it has at most.
-    """
-
-    __slots__ = ()
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
-    word: ClassVar[str]
-    answer: ClassVar[Any]
-    roles: ClassVar[frozenset[str]]
-    setting: ClassVar[str | None]
-    reads: ClassVar[bool]
-    sets: ClassVar[int]
 
 
 COMMANDS: dict[str, type[Command[Any]]] = {}
@@ -100,6 +63,7 @@ def command(
     setting: str | None = None,
     *,
     reads: bool = False,
+    shows: bool = False,
     sets: int = 0,
 ) -> Callable[[type[K]], type[K]]:
     """Make a class a command, and enter it into `COMMANDS`."""
@@ -108,21 +72,16 @@ def command(
         kind: Any = dataclass(frozen=True, slots=True, kw_only=True)(cls)
         kind.word = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
         (kind.answer,) = get_args(kind.__orig_bases__[0])
-        kind.roles, kind.setting, kind.reads, kind.sets = roles, setting, reads, sets
+        kind.roles, kind.setting, kind.sets = roles, setting, sets
+        kind.reads, kind.shows = reads, shows
         COMMANDS[kind.word] = kind
         return kind  # type: ignore[no-any-return]
 
     return made
 
 
-@cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
-
-
-def adapter(kind: Any) -> TypeAdapter[Any]:
-    """Return what reads and describes a command or an answer."""
-    return _adapter(kind)
+adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
+"""Return what reads and describes a command or an answer."""
 
 
 class _Described(GenerateJsonSchema):
@@ -384,9 +343,9 @@ class Candidate:
             return self.predictions
         if len(self.ids) != len(self.predictions):
             raise not_read("ids", "a list with one for each prediction")
-        return guard.NamedPredictions(self.predictions, self.ids)
+        return NamedPredictions(self.predictions, self.ids)
 
-    def origin(self, key: str | None, per_day: int | None, **more: Any) -> guard.Origin:
+    def origin(self, key: str | None, per_day: int | None, **more: Any) -> open_ladder.Origin:
         """Return where the submission comes from; a key of any length is brought to one that fits.
 
         Parameters
@@ -400,8 +359,10 @@ class Candidate:
         if key is not None:
             key = hashlib.sha256(f"http {key}".encode(errors="surrogateescape")).hexdigest()
         notes = json.loads(self.context) if isinstance(self.context, str) else self.context
-        context = guard.jsonable(notes)
-        return guard.Origin(search=self.search, key=key, context=context, per_day=per_day, **more)
+        told = context.jsonable(notes)
+        return open_ladder.Origin(
+            search=self.search, key=key, context=told, per_day=per_day, **more
+        )
 
 
 # -- answers that are of several parts -------------------------------------------------
@@ -411,7 +372,7 @@ class Candidate:
 class Page:
     """Some submissions of a ladder, how many it has, and its incumbent."""
 
-    submissions: tuple[guard.Submission, ...]
+    submissions: tuple[views.Submission, ...]
     total: int
     incumbent: int | None
 
@@ -461,7 +422,7 @@ class Description:
     settings: LadderSettings
     shown: str
     created: datetime
-    state: guard.State
+    state: open_ladder.State
 
 
 # -- commands --------------------------------------------------------------------------
@@ -506,14 +467,14 @@ class NoteGroups(Command[None]):
 
 
 @command(SUBMITTING, sets=1)
-class Submit(Command[guard.Release], Candidate):
+class Submit(Command[views.Release], Candidate):
     """Submit predictions for the rows: in the order of the first registration, or with ids."""
 
     key: Key | None = None
 
 
 @command(ANALYST, sets=1)
-class Decide(Command[guard.Decision], Candidate):
+class Decide(Command[views.Decision], Candidate):
     """Submit predictions to a gate, and return whether they may replace the incumbent."""
 
     key: Key | None = None
@@ -526,7 +487,7 @@ class Decide(Command[guard.Decision], Candidate):
 
 
 @command(ANALYST, sets=MOST_IN_A_BATCH)
-class SubmitBatch(Command[tuple[guard.Release, ...]]):
+class SubmitBatch(Command[tuple[views.Release, ...]]):
     """Submit several sets of predictions, all fixed before feedback on any of them."""
 
     submissions: Annotated[
@@ -541,16 +502,16 @@ class SubmitBatch(Command[tuple[guard.Release, ...]]):
 
 
 @command(ANYONE, reads=True)
-class State(Command[guard.State]):
+class State(Command[open_ladder.State]):
     """Return what changes of a ladder and its holdout."""
 
 
-@command(ANYONE, reads=True)
-class Status(Command[guard.Status]):
+@command(ANYONE, reads=True, shows=True)
+class Status(Command[views.Status]):
     """Return the released score, its certificate, and how much was asked."""
 
 
-@command(ANYONE, reads=True)
+@command(ANYONE, reads=True, shows=True)
 class History(Command[Page]):
     """List submissions and what was released after each."""
 
@@ -559,8 +520,8 @@ class History(Command[Page]):
     search: Search | None = None
 
 
-@command(ANYONE, reads=True)
-class Health(Command[guard.Health]):
+@command(ANYONE, reads=True, shows=True)
+class Health(Command[certificate.Health]):
     """Return how used up the holdout is: the width of the certificate, now and later."""
 
     more: Annotated[
@@ -572,21 +533,21 @@ class Health(Command[guard.Health]):
 
 
 @command(ANYONE, reads=True)
-class Certificate(Command[guard.ScoreCertificate]):
+class Certificate(Command[certificate.ScoreCertificate]):
     """Return the interval for the true score of the incumbent that is on record."""
 
 
-@command(ANALYST | OWNER)
-class Certify(Command[guard.ScoreCertificate]):
+@command(ANALYST | OWNER, shows=True)
+class Certify(Command[certificate.ScoreCertificate]):
     """Work out that interval, put it on record where it has a price, and return it."""
 
 
-@command(ANALYST, "allow_estimates")
-class Estimate(Command[guard.Estimate]):
+@command(ANALYST, "allow_estimates", shows=True)
+class Estimate(Command[views.Estimate]):
     """Correct the incumbent's score for its selection in a batch, where the owner allows it."""
 
 
-@command(ANALYST, "allow_reveals")
+@command(ANALYST, "allow_reveals", shows=True)
 class Reveal(Command[float | None]):
     """Show the score of a ladder that releases none, where the owner allows it."""
 
@@ -596,16 +557,16 @@ Side = Annotated[
 ]
 
 
-@command(ANALYST, "allow_comparisons", sets=2)
-class Compare(Command[guard.Comparison]):
+@command(ANALYST, "allow_comparisons", shows=True, sets=2)
+class Compare(Command[certificate.Comparison]):
     """Compare two models, each the number of a submission or predictions."""
 
     first: Side
     second: Side
 
 
-@command(OWNER)
-class Withdraw(Command[guard.Withdrawn]):
+@command(OWNER, shows=True)
+class Withdraw(Command[withdrawal.Withdrawn]):
     """Withdraw a submission, on record."""
 
     submission: Number
@@ -622,98 +583,12 @@ class Retire(Command[datetime]):
     name: Confirmation
 
 
-# -- beside a ledger -------------------------------------------------------------------
+ALL = 2**31 - 1
+"""The limit of a `History` of all submissions, in this process."""
 
 
-def execute(ladder: guard.LocalLadder, command: Command[A], per_day: int | None = None) -> Any:
-    """Do what a command asks of a ladder on a ledger that this process reaches.
-
-    Parameters
-    ----------
-    ladder : guard.LocalLadder
-    command : Command
-    per_day : int, optional
-        How much the account may submit a day.
-    """
-    match command:
-        case Submit():
-            return ladder.submit(command.given, command.origin(command.key, per_day))
-        case Decide():
-            gate = {"margin": command.margin, "baseline": command.baseline}
-            return ladder.decide(command.given, command.origin(command.key, per_day, **gate))
-        case SubmitBatch():
-            return _batch(ladder, command, per_day)
-        case State():
-            return ladder.state()
-        case Status():
-            return ladder.status()
-        case History():
-            state = ladder.state()
-            lines = ladder.history(command.after, command.limit, search=command.search)
-            return Page(lines, state.submissions, state.incumbent)
-        case Health():
-            return guard.health_of(ladder, command.more, command.spent_at)
-        case Certificate():
-            return guard.known_certificate(ladder)[0]
-        case Certify():
-            return ladder.certificate(None)
-        case Estimate():
-            return ladder.estimate()
-        case Reveal():
-            return ladder.reveal()
-        case Compare():
-            sides = [
-                side.given if isinstance(side, Candidate) else side
-                for side in (command.first, command.second)
-            ]
-            return ladder.compare(sides[0], sides[1], None, per_day)
-        case Withdraw():
-            return ladder.withdraw(command.submission, command.reason)
-        case Retire():
-            return ladder.retire()
-        case Rows():
-            return ladder.rows().X
-        case RowGroups():
-            groups = ladder.rows().groups
-            return np.zeros(0, dtype=np.uint64) if groups is None else groups
-        case RowOrder():
-            return _order(ladder, command.hashes)
-    raise TypeError(f"{command.word} is no command of a ladder alone")
-
-
-def _batch(
-    ladder: guard.LocalLadder, command: SubmitBatch, per_day: int | None
-) -> tuple[guard.Release, ...]:
-    """Submit a batch: it is refused as a whole, or accepted as a whole."""
-    key = command.key or np.random.default_rng().bytes(16).hex()
-    fixed = [ladder.fix(member.given) for member in command.submissions]
-    # Under the same key, other predictions are another batch: they may know the answers.
-    name = hashlib.sha256(f"batch {ladder.facts.account} {key}".encode())
-    for predictions in fixed:
-        values = predictions.values
-        name.update((values.astype(str) if values.dtype.kind == "O" else values).tobytes())
-    origins = [
-        member.origin(f"{key} {place}", per_day)
-        for place, member in enumerate(command.submissions, 1)
-    ]
-    # By what rule a training run stopped is known where the run is, and not from afar.
-    origins = [
-        replace(origin, context={k: v for k, v in origin.context.items() if k != "stopping"})
-        for origin in origins
-    ]
-    return ladder.submit_batch(name.hexdigest()[:32], fixed, origins)
-
-
-def _order(ladder: guard.LocalLadder, hashes: Sequence[Any]) -> NDArray[np.int64]:
-    known = fp.row_hashes(ladder.rows().X)
-    # Of rows with equal features the first is taken for the first.
-    order = fp.placed(known, np.asarray(hashes))
-    if order is None:
-        raise InvalidArgument(
-            "X",
-            f"the {len(known)} rows of the holdout, in any order",
-            "others, or some of them with other values",
-            "Give the rows with the features that were registered, or leave X out where the "
-            "owner shares them.",
-        )
-    return order
+def check_open(ladder: open_ladder.OpenLadder) -> None:
+    """Refuse a holdout that takes no more submissions; HoldoutConflict."""
+    retired = ladder.execute(State()).retired
+    if retired is not None:  # by the name of now, which shows whether fresh rows came
+        refuse_retired(ladder.verified().name, retired)

@@ -1,11 +1,12 @@
-"""`LocalLadder`: a ladder on a ledger that this process reaches, small enough to pass around."""
+"""`LocalLadder`: the ladder of one metric, or of several, on a ledger that this process reaches."""
 
 from __future__ import annotations
 
+import hashlib
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Self, TypeAlias, TypeVar
@@ -13,80 +14,41 @@ from typing import Any, Self, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ladderholdout import identity as fp
 from ladderholdout import vault as vaults
-from ladderholdout.arguments import text, whole
-from ladderholdout.errors import InvalidArgument, LedgerError, VaultError
+from ladderholdout.errors import HoldoutConflict, InvalidArgument, LedgerError, VaultError
 from ladderholdout.feedback import check_policy
-from ladderholdout.guard.certify import (
-    Compared,
-    certificate,
-    certificate_or_why,
-    certify,
-    compared,
-    estimate,
-    number_of,
-    shown_beside,
-)
+from ladderholdout.guard import commands, on_record, open_ladder, reserve
+from ladderholdout.guard import opening as registration
+from ladderholdout.guard.certificate import ScoreCertificate
+from ladderholdout.guard.certify import certificate_of, guard_if_here
 from ladderholdout.guard.containment import without_autologging, without_frames
-from ladderholdout.guard.open_ladder import (
-    Facts,
-    FreshRows,
-    HeldRows,
-    OpenLadder,
-    Origin,
-    OtherBlocks,
-    Predictions,
-    SeenGroups,
-    SeenRows,
-    SpentAt,
-    State,
-    check_decides,
-    transformed,
-)
-from ladderholdout.guard.opening import (
-    HoldoutSettings,
-    NamedPredictions,
-    add_block,
-    are_named,
-    asked_for,
-    going_on,
-    groups_on_record,
-    in_first_order,
-    order_by_ids,
-    read_kept,
-    registration,
-)
-from ladderholdout.guard.query import Guard, make_guard, note_answer, note_shown, settle
-from ladderholdout.guard.shown import (
-    Comparison,
-    Decision,
-    Estimate,
-    Release,
-    ScoreCertificate,
-    Status,
-    Submission,
-    Unsent,
-    Withdrawn,
-    score_of,
-    status_of,
-    submission_of,
-    unsent,
-    withdraw,
-)
-from ladderholdout.ledger.events import LadderSettings
+from ladderholdout.guard.counting import shown_beside
+from ladderholdout.guard.of_metrics import ALONE, naming, together
+from ladderholdout.guard.open_ladder import Origin, Predictions
+from ladderholdout.guard.prices import health_of
+from ladderholdout.guard.record_views import status_of, submission_of, unsent
+from ladderholdout.guard.rows import NamedPredictions, are_named, order_by_ids, read_kept
+from ladderholdout.guard.seen import note_answer, note_shown, settle
+from ladderholdout.guard.settings import HoldoutSettings
+from ladderholdout.guard.several import answered, sources_of
+from ladderholdout.guard.submit import Guard
+from ladderholdout.guard.views import TOGETHER, Decision, Release, Status, Unsent, score_of
+from ladderholdout.guard.withdrawal import withdraw
+from ladderholdout.identity import hashing, matching
+from ladderholdout.identity.copies import take
+from ladderholdout.ledger.events import Submitted
 from ladderholdout.ledger.fold import HoldoutRecord, LadderRecord, parted_name
-from ladderholdout.ledger.place import Access, is_memory, resolve_url
+from ladderholdout.ledger.place import Access, is_memory
 from ladderholdout.ledger.place import shown as url_shown
-from ladderholdout.ledger.rules import rules_of
 from ladderholdout.ledger.store import Ledger
-from ladderholdout.ledger.transaction import Transaction, same_ladder
-from ladderholdout.metrics import Metric
-from ladderholdout.metrics.arrays import by_index
+from ladderholdout.ledger.transaction import Transaction
+from ladderholdout.metrics import Metric, get_metric
+from ladderholdout.metrics.arrays import by_index, index_of, read_once
 from ladderholdout.metrics.verdicts import asked_by
 from ladderholdout.process import PerProcess
 from ladderholdout.vault import Rows
 
+A = TypeVar("A")
 T = TypeVar("T")
 Body: TypeAlias = Callable[[Transaction, LadderRecord], T]
 Key: TypeAlias = tuple[str, int, datetime]
@@ -95,7 +57,7 @@ Key: TypeAlias = tuple[str, int, datetime]
 # whose rows are in another order than the registered one is kept apart: ladders without
 # rows take the registered order for granted. So are those in the order of the first registration.
 _guards: dict[tuple[str, int, datetime, int, bool, bool], Guard] = {}
-_facts: dict[Key, Facts] = {}
+_facts: dict[Key, open_ladder.Facts] = {}
 _blocks: dict[tuple[Key, int], tuple[NDArray[np.uint64], ...]] = {}
 _lock = PerProcess(threading.Lock)
 
@@ -103,6 +65,10 @@ _lock = PerProcess(threading.Lock)
 @dataclass(eq=False, repr=False)
 class LocalLadder:
     """A ladder as it can be passed around: a URL and an id, and nothing of the holdout.
+
+    The ladders of several metrics on one holdout are the first of them with `by_metric`: what is
+    submitted goes to all, or to none. What there can only be one of, as the incumbent by which a
+    search ends, is that of the metric named first.
 
     The rows travel along only where the user allowed no copy of them (``vault=False``).
     """
@@ -125,22 +91,24 @@ class LocalLadder:
     # Whether the rows are in the order of the first registration, whatever view it is: so files
     # mean the same for ever.
     first_order: bool = False
+    # The ladder of each of several metrics; empty for the ladder of one.
+    by_metric: Mapping[str, LocalLadder] = field(default_factory=dict)
 
     @property
-    def by_metric(self) -> Mapping[str, OpenLadder]:
-        """The ladders of several metrics: none, for this one is of one metric."""
-        return {}
+    def each(self) -> Mapping[str, LocalLadder]:
+        """The ladder of each metric; of one metric this one, `ALONE`."""
+        return self.by_metric or {ALONE: self}
 
     @property
-    def facts(self) -> Facts:
+    def facts(self) -> open_ladder.Facts:
         """What never changes, read once for each process."""
         return _facts.get(self._key) or self.verified()
 
-    def verified(self) -> Facts:
+    def verified(self) -> open_ladder.Facts:
         """Read the facts again, which fails unless the ledger is still the one they are of."""
-        facts = self.read(
-            lambda tx, record: facts_of(self.ledger, tx.holdout(record.holdout_id), record)
-        )
+        holdout, ladder = self.read(lambda tx, it: (tx.holdout(it.holdout_id), it))
+        place = self.ledger, holdout.id
+        facts = open_ladder.facts_of(place, holdout, ladder.settings, ladder.created)
         _facts[self._key] = facts
         return facts
 
@@ -152,59 +120,92 @@ class LocalLadder:
     def _place_of_guard(self) -> tuple[str, int, datetime, int, bool, bool]:
         return self.ledger, self.id, self.since, self.view, self.foreign, self.first_order
 
-    def settings(self) -> LadderSettings:
-        """Return the settings of the ladder as the ledger keeps them, for a server's clients."""
-        return self.read(lambda tx, record: record.settings)
-
     # -- queries ----------------------------------------------------------------------
 
     def submit(self, predictions: Any, origin: Origin) -> Release:
-        """Submit `Predictions`, or what a caller gives."""
-        settle()
-        with without_frames:
-            (release,) = self.guard().submit([self.placed(predictions)], [origin])
-            return release
+        """Submit `Predictions`, or what a caller gives.
 
-    def decide(self, predictions: Any, origin: Origin) -> Decision:
-        """Submit predictions to a gate, and return whether they may replace the incumbent."""
+        Of several metrics one array where all of them take it, else a mapping by metric or by
+        response.
+        """
         settle()
-        with without_frames:
-            guard = self.guard()
-            check_decides(guard.rules, guard.holdout.name)
-            guard.rules.with_margin(origin.margin)
-            return guard.decide(self.placed(predictions), origin)
+        return self._submit([predictions], [origin])[0]
 
     def submit_rounds(
         self, outputs: Sequence[Any], origins: Sequence[Origin]
     ) -> tuple[Release, ...]:
         """Submit the rounds of one training run, in the order of `rows`; all of them, or none."""
+        open_ladder.of_one_metric(self)
         # The candidate that is being fitted depends on the answer from here on.
         note_answer()
-        with without_frames:
-            return self.guard().submit([(output, None) for output in outputs], origins)
+        return self._submit([Predictions(output, True) for output in outputs], origins)
 
     def submit_batch(
         self, batch: str, predictions: Sequence[Predictions], origins: Sequence[Origin]
     ) -> tuple[Release, ...]:
         """Submit a batch, all of which is here before any of it is answered."""
         settle()
-        with without_frames:
-            placed = [self.placed(values) for values in predictions]
-            return self.guard().submit(placed, in_batch(batch, origins))
+        members = [
+            replace(origin, batch=batch, place=place, announced=True)
+            for place, origin in enumerate(origins, 1)
+        ]
+        return self._submit(predictions, members)
 
-    def placed(self, predictions: Any) -> tuple[Any, NDArray[np.intp] | None]:
-        """Return predictions in the order of the rows, and that order, as the guard takes them."""
+    def _submit(self, sets: Sequence[Any], origins: Sequence[Origin]) -> tuple[Release, ...]:
+        """Submit sets of predictions to the ladders of all metrics."""
+        with without_frames:
+            guards = self.guards()
+            answers = answered(guards, [self._placed(given) for given in sets], origins)
+            return tuple(
+                together({name: guards[name].take_note(answer) for name, answer in own.items()})
+                for own in answers
+            )
+
+    def decide(self, predictions: Any, origin: Origin) -> Decision:
+        """Submit predictions to a gate, and return whether they may replace the incumbent."""
+        open_ladder.of_one_metric(self)
+        settle()
+        with without_frames:
+            guard = self.guard()
+            if not guard.rules.mechanism.flags_alone:
+                raise HoldoutConflict(
+                    f"The ladder of {guard.holdout.name!r} has the rule "
+                    f"{guard.rules.mechanism.name}, which bounds no error of decisions. Start one "
+                    "beside it that does, LadderHoldout(X, y, ..., ladder='gate', "
+                    "mechanism=GateLadder()), and give it the baseline first."
+                )
+            guard.rules.with_margin(origin.margin)
+            (answer,) = answered({ALONE: guard}, [self._placed(predictions)], [origin])
+            return guard.decision(answer[ALONE], origin)
+
+    def _placed(self, predictions: Any) -> tuple[Mapping[str, Any], NDArray[np.intp] | None]:
+        """Return predictions for each metric in the order of the rows, and that order."""
         if isinstance(predictions, Predictions):
             if predictions.placed:
-                return predictions.values, None
+                values = predictions.values
+                return values if self.by_metric else {ALONE: values}, None
             predictions = predictions.values
+        sources, order = sources_of(self, predictions), self.order
+        placed: dict[int, Any] = {}
+        for source, _ in sources.values():
+            if id(source) not in placed:
+                # What makes its values when it is read is read once for all metrics.
+                is_read = not self.by_metric or are_named(source)
+                placed[id(source)], order = self.placed(source if is_read else read_once(source))
+        return {
+            name: self.each[name].ranking(placed[id(source)]) if as_scores else placed[id(source)]
+            for name, (source, as_scores) in sources.items()
+        }, order
+
+    def placed(self, predictions: Any) -> tuple[Any, NDArray[np.intp] | None]:
+        """Return one set of predictions in the order of the rows, and that order."""
         if isinstance(predictions, NamedPredictions):
             guard = self.guard()
             if not predictions.by_ids:
                 return predictions.in_order_of(guard.rows.X), guard.order
             known = self.read(lambda tx, ladder: tx.known(ladder.holdout_id))
-            places = order_by_ids(known, predictions)[fp.inverse(guard.order)]
-            return fp.take(predictions.values, places), guard.order
+            places = order_by_ids(known, predictions)[matching.inverse(guard.order)]
+            return take(predictions.values, places), guard.order
         if self.foreign and self.order is None:
             raise InvalidArgument(
                 "predictions",
@@ -213,144 +214,218 @@ class LocalLadder:
                 "The rows came in another order than the registered one, which this process "
                 "does not know; submit an estimator, or give the rows in their first order.",
             )
-        return by_index(predictions, self.guard().rows.X), self.order
+        if index_of(predictions) is not None:
+            predictions = by_index(predictions, self.guard().rows.X)
+        return predictions, self.order
+
+    def ranking(self, predictions: Any) -> Any:
+        """Return the probabilities of the positive class, which rank the rows as scores do."""
+        if np.ndim(predictions) != 2:
+            return predictions
+        n, classes = self.guard().holdout.n, self.guard().holdout.classes
+        table = get_metric("neg_brier_score").canonical(predictions, n, classes)
+        return table[:, self.guard().metric.positive_place(classes)]
 
     def predict(self, estimator: Any, steps: tuple[Any, ...] = ()) -> Predictions:
-        """Return what an estimator predicts on the rows, as these fitted pipelines leave them."""
+        """Return what an estimator predicts on the rows, as these fitted pipelines leave them.
+
+        It is asked once for all metrics that take the same.
+        """
         with without_frames:
-            guard = self.guard()
-            guard.check_rows()
+            guards, lead = self.guards(), self.guard()
+            lead.check_rows()
             with without_autologging():
-                X = transformed(guard.rows.X, steps)
-                return Predictions(self.metric.respond(estimator, X, guard.holdout.classes), True)
+                X, answers = open_ladder.transformed(lead.rows.X, steps), dict[str, Any]()
+                by_name = {
+                    name: guard.metric.respond(estimator, X, lead.holdout.classes, answers)
+                    for name, guard in guards.items()
+                }
+                return Predictions(by_name if self.by_metric else by_name[ALONE], True)
 
     def fix(self, predictions: Any) -> Predictions:
         """Read predictions once, and return them as nobody can change them; or refuse them."""
         with without_frames:
-            placed = are_named(predictions)
+            guards, is_placed = self.guards(), are_named(predictions)
             if isinstance(predictions, Predictions):
-                predictions, placed = predictions.values, predictions.placed
-            else:
-                predictions, _ = self.placed(predictions)
-            holdout = self.guard().holdout
-            with without_autologging():
-                aligned = self.metric.canonical(predictions, holdout.n, holdout.classes)
-            return Predictions(self.metric.as_submitted(aligned, holdout.classes), placed)
+                is_placed = predictions.placed
+            given, _ = self._placed(predictions)
+            fixed = {}
+            for name, guard in guards.items():
+                n, classes = guard.holdout.n, guard.holdout.classes
+                with naming(name), without_autologging():
+                    aligned = guard.metric.canonical(given[name], n, classes)
+                fixed[name] = guard.metric.as_submitted(aligned, classes)
+            return Predictions(fixed if self.by_metric else fixed[ALONE], is_placed)
 
-    # -- what is shown ----------------------------------------------------------------
+    # -- commands ---------------------------------------------------------------------
 
-    def state(self, *, shown: bool = False) -> State:
-        """Return what changes, as the ledger has it now."""
-        return self.read(partial(state_of, metric=self.metric), shown=shown)
+    def execute(
+        self,
+        command: commands.Command[A],
+        *,
+        confidence: float | None = None,
+        shown: bool = True,
+        per_day: int | None = None,
+    ) -> A:
+        """Do what a command asks for, and return its answer.
 
-    def status(self, *, shown: bool = True) -> Status:
-        """Return the released score and what queried the holdout."""
-        if shown:
-            note_shown()
-        certify, place = certificate_or_why(self), url_shown(self.ledger)
-        return self.read(
-            lambda tx, record: status_of(tx, record, self.metric, certify(tx, record), place)
-        )
-
-    def history(
-        self, after: int, limit: int | None, *, search: str | None = None, shown: bool = True
-    ) -> tuple[Submission, ...]:
-        """Return the submissions after a number, as the analyst may see them."""
-
-        def read(tx: Transaction, record: LadderRecord) -> tuple[Submission, ...]:
-            entries = tx.entries(record.id, after=after, limit=limit, search=search)
-            return tuple(submission_of(entry, record, self.metric) for entry in entries)
-
-        return self.read(read, shown=shown)
-
-    def certificate(self, confidence: float | None, *, reserve: bool = False) -> ScoreCertificate:
-        """Certify the incumbent by what was released, or by a query of the reserve."""
-        note_shown()
-        return certify(self, confidence) if reserve else certificate(self, confidence)
-
-    def compare(
-        self, first: Any, second: Any, confidence: float | None, per_day: int | None = None
-    ) -> Comparison:
-        """Compare two models, each the number of a submission or what `submit` takes.
-
-        With ``per_day``, an account has so many submissions and comparisons a day.
+        Parameters
+        ----------
+        command : Command
+        confidence, shown
+            As for `OpenLadder.execute`.
+        per_day : int, optional
+            How much the account may submit a day.
         """
-        note_shown()
-        with without_frames:
-            sides = self._side(first), self._side(second)
-            with asked_by(self.guard().asker()):
-                return compared(self, sides, confidence, per_day)
+        if isinstance(command, _OF_ONE_METRIC):
+            open_ladder.of_one_metric(self)
+        if shown and command.shows:
+            note_shown()
+        answer: Any = self._answer(command, confidence, per_day)
+        return answer  # type: ignore[no-any-return]
 
-    def _side(self, model: Any) -> Compared:
+    def _answer(
+        self, command: commands.Command[Any], confidence: float | None, per_day: int | None
+    ) -> Any:
+        match command:
+            case commands.Submit():
+                return self.submit(command.given, command.origin(command.key, per_day))
+            case commands.Decide():
+                gate = {"margin": command.margin, "baseline": command.baseline}
+                origin = command.origin(command.key, per_day, **gate)
+                return self.decide(command.given, origin)
+            case commands.SubmitBatch():
+                return self._batch(command, per_day)
+            case commands.State():
+                return self.read(partial(state_of, metric=self.metric))
+            case commands.Status():
+                return self._status()
+            case commands.History():
+                return self.read(partial(page_of, self, command))
+            case commands.Health():
+                return health_of(self, command.more, command.spent_at)
+            case commands.Certificate():
+                return on_record.known_certificate(self)[0]
+            case commands.Certify():
+                return together(
+                    {
+                        name: on_record.certificate(one, confidence)
+                        for name, one in self.each.items()
+                    }
+                )
+            case commands.Estimate():
+                return together({name: on_record.estimate(one) for name, one in self.each.items()})
+            case commands.Reveal():
+                record = self.write(lambda tx, record: tx.reveal(record))
+                return self.metric.to_score(record.state["standing"]) if record.incumbent else None
+            case commands.Compare():
+                with without_frames:
+                    sides = self._side(command.first), self._side(command.second)
+                    with asked_by(self.guard().asker()):
+                        return on_record.compared(self, sides, confidence, per_day)
+            case commands.Withdraw():
+                number, reason = command.submission, command.reason
+                return self.write(
+                    partial(withdraw, metric=self.metric, number=number, reason=reason)
+                )
+            case commands.Retire():
+                return self.write(lambda tx, record: tx.retire(record.holdout_id)).retired
+            case commands.Rows():
+                return self.rows().X
+            case commands.RowGroups():
+                groups = self.rows().groups
+                return np.zeros(0, dtype=np.uint64) if groups is None else groups
+            case commands.RowOrder():
+                return order_of(self.rows().X, command.hashes)
+            case commands.NoteRows():
+                return self.note_rows(command.rows, open_ladder.TRAINING_ROWS)
+            case commands.NoteGroups():
+                return self.note_groups(command.by)
+        raise TypeError(f"{command.word} is no command of a ladder alone")
+
+    def _status(self) -> Status:
+        place = url_shown(self.ledger)
+        guards = {name: guard_if_here(one) for name, one in self.each.items()}
+
+        def read(tx: Transaction, _: LadderRecord) -> Status:
+            statuses = {}
+            for name, record in self.records(tx).items():
+                metric = self.each[name].metric
+                certified = certificate_of(tx, record, metric, guards[name])
+                statuses[name] = status_of(tx, record, metric, certified, place)
+            return together(statuses)
+
+        return self.read(read)
+
+    def _batch(self, command: commands.SubmitBatch, per_day: int | None) -> tuple[Release, ...]:
+        """Submit a batch: it is refused as a whole, or accepted as a whole."""
+        key = command.key or np.random.default_rng().bytes(16).hex()
+        fixed = [self.fix(member.given) for member in command.submissions]
+        # Under the same key, other predictions are another batch: they may know the answers.
+        name = hashlib.sha256(f"batch {self.facts.account} {key}".encode())
+        for predictions in fixed:
+            values = predictions.values
+            name.update((values.astype(str) if values.dtype.kind == "O" else values).tobytes())
+        origins = []
+        for place, member in enumerate(command.submissions, 1):
+            origin = member.origin(f"{key} {place}", per_day)
+            # By what rule a training run stopped is known where the run is, and not from afar.
+            context = {k: v for k, v in origin.context.items() if k != "stopping"}
+            origins.append(replace(origin, context=context))
+        return self.submit_batch(name.hexdigest()[:32], fixed, origins)
+
+    def _side(self, side: int | commands.Candidate) -> on_record.Side:
         """Return one side of a comparison."""
-        number = number_of(model)
-        return Compared(number, None) if number is not None else Compared(None, *self.placed(model))
+        if not isinstance(side, commands.Candidate):
+            return side
+        given, order = self._placed(side.given)
+        return given[ALONE], order
 
-    def estimate(self) -> Estimate:
-        """Correct the incumbent's score for its selection."""
+    def reserve_certificate(self, confidence: float | None) -> ScoreCertificate:
+        """Certify the incumbent of each metric by a query of the reserve."""
         note_shown()
-        return estimate(self)
-
-    def reveal(self) -> float | None:
-        """Show the released score of a ladder that shows none, and put that on record."""
-        note_shown()
-
-        def ask(tx: Transaction, record: LadderRecord) -> LadderRecord:
-            return tx.reveal(record)
-
-        record = self.write(ask)
-        return self.metric.to_score(record.state["standing"]) if record.incumbent else None
+        return together(
+            {name: reserve.certificate(one, confidence) for name, one in self.each.items()}
+        )
 
     def unsent(self, *, after: int, raw: bool, limit: int) -> Unsent:
         """Return the next submissions after a number, in one transaction."""
+        open_ladder.of_one_metric(self)
         return self.read(
             lambda tx, record: unsent(tx, record, self.metric, after=after, raw=raw, limit=limit)
         )
 
     # -- what is put on record ----------------------------------------------------------
 
-    def note(self, seen: SeenRows | SeenGroups | SpentAt) -> None:
-        """Put on record what was seen of the rows, or when they are used up."""
-        if isinstance(seen, SpentAt):
-            widths = {seen.metric: seen.width}
-            self.write(lambda tx, record: tx.note(record.holdout_id, "spent", widths=widths))
-            return
-        if isinstance(seen, SeenGroups):
-            if seen.withdrawn is not None:
-                self.write(partial(_withdraw_note, seen=seen))
-            elif seen.by not in self.read(lambda tx, record: tx.fold(record.holdout_id).grouped()):
-                self.write(lambda tx, record: tx.note_grouped(record.holdout_id, seen.by))
-            return
+    def note_groups(self, by: str, holder: str | None = None) -> None:
+        """Put on record what shows that the rows come in groups, and which account states it."""
+        if by not in self.read(lambda tx, it: tx.fold(it.holdout_id).grouped()):
+            self.write(lambda tx, it: tx.note_grouped(it.holdout_id, by, holder))
+
+    def note_rows(self, rows: int, source: str) -> None:
+        """Put on record how many rows of the holdout were seen elsewhere, and where."""
 
         def note(tx: Transaction) -> None:
-            same_ladder(tx.ladder(self.id), self.since)
-            tx.note_overlap(self.holdout_id, seen.source, seen.rows)
+            tx.ladder(self.id, self.since)
+            tx.note_overlap(self.holdout_id, source, rows)
 
         with without_frames:
             Ledger.opened(self.ledger).transact(note)
-
-    def withdraw(self, number: int, reason: str) -> Withdrawn:
-        """Withdraw a submission."""
-        number = whole("number", number)
-        reason = text("reason", reason, 1000, "Auditors will read it: write what happened.")
-        note_shown()
-        return self.write(lambda tx, record: withdraw(tx, record, self.metric, number, reason))
-
-    def retire(self) -> datetime:
-        """Take no more submissions on this holdout; return since when."""
-        retired = self.write(lambda tx, record: tx.retire(record.holdout_id)).retired
-        assert retired is not None
-        return retired
 
     def forget(self) -> None:
         """Take back the registration, and remove the copies of the rows."""
         for path in self.write(lambda tx, record: tx.forget(record.holdout_id)):
             vaults.remove(path)
 
-    def replenish(self, fresh: FreshRows) -> LocalLadder:
+    def replenish(self, fresh: open_ladder.FreshRows) -> LocalLadder:
         """Let fresh rows take the place of these; return the ladder that follows this one."""
-        (following,) = replenished([self], fresh)
-        return following
+        stated = HoldoutSettings(feedback=self.feedback, overlap=self.overlap)
+        with without_frames:
+            store = Ledger.opened(self.ledger)
+            before = {one.id: (one.since, one.metric) for one in self.each.values()}
+            held = self.guard().rows
+            opened = registration.add_block(store, before, fresh, self.overlap, held)
+            return with_rows(store, opened, stated, self.by_metric)
 
     # -- the ledger -------------------------------------------------------------------
 
@@ -363,29 +438,29 @@ class LocalLadder:
             note_shown()
 
         def read(tx: Transaction) -> T:
-            return body(tx, same_ladder(tx.ladder(self.id), self.since))
+            return body(tx, tx.ladder(self.id, self.since))
 
         with without_frames:
             return Ledger.opened(self.ledger).transact(read, Access.READ)
 
+    def records(self, tx: Transaction) -> dict[str, LadderRecord]:
+        """Return the record of the ladder of each metric."""
+        return {name: tx.ladder(one.id, one.since) for name, one in self.each.items()}
+
     def write(self, body: Body[T]) -> T:
         """Write to the ladder."""
         with without_frames:
-            return Ledger.opened(self.ledger).write_to(self.id, self.since, body)
+            return Ledger.opened(self.ledger).transact(
+                lambda tx: body(tx, tx.locked_ladder(self.id, self.since)), Access.LADDER
+            )
 
     def alone(self, body: Callable[[], T]) -> T:
         """Do something while nobody else does it on this ladder."""
-
-        def locked(tx: Transaction) -> T:
-            same_ladder(tx.locked_ladder(self.id), self.since)
-            return body()
-
-        with without_frames:
-            return Ledger.opened(self.ledger).transact(locked, Access.LADDER)
+        return self.write(lambda *_: body())
 
     # -- the rows, once for each process ----------------------------------------------
 
-    def rows(self, *, checked: bool = False) -> HeldRows:
+    def rows(self, *, checked: bool = False) -> open_ladder.HeldRows:
         """Return the rows as this process holds them; on request, check that they are unchanged."""
         guard = self.guard()
         if checked:
@@ -399,16 +474,16 @@ class LocalLadder:
                 )
         rows = guard.rows
         order_known = self.order is not None or not self.foreign
-        groups = guard.labelled.groups
+        groups = guard.groups
         names = None if groups is None else groups.names
         held = rows.X, guard.hashes, self.view, order_known, rows.y, names
-        return HeldRows(*held, self._other_blocks)
+        return open_ladder.HeldRows(*held, self._other_blocks)
 
-    def _other_blocks(self) -> OtherBlocks:
+    def _other_blocks(self) -> open_ladder.OtherBlocks:
         """Return the rows of earlier and of later blocks, each of which is read once."""
-        parts: OtherBlocks = [], []
+        parts: open_ladder.OtherBlocks = [], []
 
-        def read(tx: Transaction, record: LadderRecord) -> OtherBlocks:
+        def read(tx: Transaction, record: LadderRecord) -> open_ladder.OtherBlocks:
             own = tx.holdout(record.holdout_id)
             for block in tx.blocks(parted_name(own.name)[0]):
                 place = self._key, block.id
@@ -421,13 +496,31 @@ class LocalLadder:
 
         return self.read(read)
 
-    def guard(self) -> Guard:
-        """Return the rows, labels and rules as this process holds them."""
+    def guard(self, like: Guard | None = None, record: LadderRecord | None = None) -> Guard:
+        """Return the rows, labels and rules as this process holds them.
+
+        Parameters
+        ----------
+        like : Guard, optional
+            That of another ladder of the holdout, by which the rows are in memory once.
+        record : LadderRecord, optional
+            That of this ladder, where it was read.
+        """
         place = self._place_of_guard
         with without_frames, _lock():
+            if place not in _guards and like is not None:
+                record = record or self.read(lambda tx, record: record)
+                _guards[place] = like.of_ladder(record, self.metric)
             if place not in _guards:
                 _guards[place] = self._load()
             return _guards[place]
+
+    def guards(self) -> dict[str, Guard]:
+        """Return the guard of each metric."""
+        lead = self.guard()
+        if not self.by_metric:
+            return {ALONE: lead}
+        return {name: ladder.guard(lead) for name, ladder in self.by_metric.items()}
 
     def keep(self, guard: Guard) -> None:
         """Take these rows for the ladder's, which they were found to be."""
@@ -442,30 +535,19 @@ class LocalLadder:
         rows = self.carried or kept.rows()
         store, order = Ledger.opened(self.ledger), kept.order(rows)
         if self.first_order:
-            rows, order = in_first_order(kept.known, rows, order)
+            rows, order = kept.in_first_order(rows, order)
         hashes = np.sort(kept.view.row_hashes)
-        groups = groups_on_record(kept.known, kept.record.estimand)
-        return make_guard(
-            *(store, kept.record, ladder, self.metric, rows, self.view, hashes, order, groups),
+        return Guard(
+            *(store, kept.record, ladder, self.metric, rows, self.view, hashes, order, kept.groups),
             shown_beside,
         )
-
-    def share(self, guard: Guard) -> None:
-        """Take the rows of another ladder of the holdout, unless they are here already."""
-        with _lock():
-            if self._place_of_guard in _guards:
-                return
-        self.keep(guard.of_ladder(self.read(lambda tx, record: record), self.metric))
 
     def beside(self, ladder: LadderRecord) -> LocalLadder:
         """Return another ladder on this holdout by the same metric, under its own rules."""
         beside = replace(self, id=ladder.id, since=ladder.created)
-        rules = rules_of(ladder.settings)
         # Rows that are missing are missed where they are needed, and not by who reads releases.
         with suppress(VaultError, InvalidArgument):
-            guard = replace(self.guard(), ladder_id=ladder.id, since=ladder.created, rules=rules)
-            with _lock():
-                _guards.setdefault(beside._place_of_guard, guard)  # the rows are in memory once
+            beside.guard(self.guard(), ladder)
         return beside
 
     # -- passing it around ------------------------------------------------------------
@@ -487,70 +569,109 @@ class LocalLadder:
         return self
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, LocalLadder) and self._key == other._key
+        own = self._key, self.by_metric
+        return isinstance(other, LocalLadder) and own == (other._key, other.by_metric)
 
     def __hash__(self) -> int:
         return hash(self._key)
 
     def __repr__(self) -> str:
-        return (
-            f"LocalLadder(ladder={self.id}, metric={self.metric.name!r}, "
-            f"ledger={url_shown(self.ledger)!r})"
+        place = f"ledger={url_shown(self.ledger)!r}"
+        if self.by_metric:
+            ids = [one.id for one in self.by_metric.values()]
+            return f"LocalLadder(ladders={ids}, metrics={list(self.by_metric)}, {place})"
+        return f"LocalLadder(ladder={self.id}, metric={self.metric.name!r}, {place})"
+
+
+_OF_ONE_METRIC = commands.Reveal, commands.Compare, commands.Withdraw
+"""A score that is shown is paid for, and a submission is withdrawn from one ladder."""
+
+
+def page_of(
+    ladder: LocalLadder, asked: commands.History, tx: Transaction, first: LadderRecord
+) -> commands.Page:
+    """Return a page of the history, each submission with all of its metrics."""
+    entries = tx.entries(first.id, after=asked.after, limit=asked.limit, search=asked.search)
+    lead, *others = records = ladder.records(tx)
+    links = [_links(entry) for entry in entries]
+    by_metric = [{lead: entry} for entry in entries]
+    for name in others:
+        numbers = [link[name] for link in links if name in link]
+        start, end = min(numbers, default=1) - 1, max(numbers, default=0)
+        beside = tx.entries(records[name].id, after=start, limit=end - start)
+        known = {entry.number: entry for entry in beside}
+        for own, link in zip(by_metric, links, strict=True):
+            if link.get(name) in known:
+                own[name] = known[link[name]]
+    metrics = {name: each.metric for name, each in ladder.each.items()}
+    lines = tuple(
+        together({name: submission_of(own[name], records[name], metrics[name]) for name in own})
+        for own in by_metric
+    )
+    return commands.Page(lines, first.submissions, first.incumbent)
+
+
+def _links(entry: Submitted) -> Mapping[str, int]:
+    """Return the number of a submission on each ladder that it went to, if there are several."""
+    links = entry.context.get(TOGETHER)
+    return links if isinstance(links, Mapping) else {}
+
+
+def order_of(X: Any, hashes: Any) -> NDArray[np.int64]:
+    """Return where each row of a holdout is among rows of these hashes."""
+    known = hashing.row_hashes(X)
+    # Of rows with equal features the first is taken for the first.
+    order = matching.placed(known, np.asarray(hashes))
+    if order is None:
+        raise InvalidArgument(
+            "X",
+            f"the {len(known)} rows of the holdout, in any order",
+            "others, or some of them with other values",
+            "Give the rows with the features that were registered, or leave X out where the "
+            "owner shares them.",
         )
+    return order
+
+
+def beside_ledger(ladder: open_ladder.OpenLadder, what: str) -> LocalLadder:
+    """Return a ladder whose ledger this process reaches; refuse others with what is done there."""
+    if isinstance(ladder, LocalLadder):
+        return ladder
+    raise HoldoutConflict(
+        f"{what} where the ledger is, by its owner: this holdout is behind {ladder.ledger}."
+    )
 
 
 def with_rows(
-    store: Ledger, rows: Rows, known: registration.Opened, stated: HoldoutSettings
-) -> Iterator[LocalLadder]:
-    """Yield the ladders that were opened with these rows, which are in memory once."""
+    store: Ledger,
+    known: registration.Opened,
+    stated: HoldoutSettings,
+    metrics: Mapping[str, object],
+) -> LocalLadder:
+    """Return the ladder that was opened with these rows, or those of several metrics."""
     guard: Guard | None = None
-    known.hashes.sort()
-    view, hashes, order = known.view, known.hashes, known.order
+    rows, hashes, ladders = known.given.rows, known.given.hashes, []
+    hashes.sort()
+    holdout, view, order = known.record, known.view, known.given.order
     for record, metric in known.ladders:
-        ladder = opened_as(store.url, known.holdout, record, metric, stated, view)
+        ladder = opened_as(store.url, holdout, record, metric, stated, view)
         if guard is None:
-            guard = make_guard(
-                *(store, known.holdout, record, metric, rows, view, hashes, order, known.groups),
+            guard = Guard(
+                *(store, holdout, record, metric, rows, view, hashes, order, known.groups),
                 shown_beside,
             )
-        else:
+        else:  # the rows are in memory once
             guard = guard.of_ladder(record, metric)
         ladder.order, ladder.foreign = guard.order, known.foreign
         ladder.carried = rows if known.vault_path is None else None
         ladder.keep(guard)
-        yield ladder
+        ladders.append(ladder)
+    return joined(dict(zip(metrics, ladders, strict=True))) if metrics else ladders[0]
 
 
-def replenished(ladders: Sequence[LocalLadder], fresh: FreshRows) -> list[LocalLadder]:
-    """Let fresh rows take the place of those of a holdout; return what follows these ladders."""
-    first = ladders[0]
-    stated = HoldoutSettings(feedback=first.feedback, overlap=first.overlap)
-    with without_frames:
-        store = Ledger.opened(first.ledger)
-        before = {ladder.id: (ladder.since, ladder.metric) for ladder in ladders}
-        rows, opened = add_block(store, before, fresh, first.overlap, first.guard().rows)
-        return list(with_rows(store, rows, opened, stated))
-
-
-def reopen_ladder(stated: HoldoutSettings, view: int | None = None) -> LocalLadder:
-    """Go on with a ladder of a registered holdout, by what `LadderHoldout.open` takes."""
-    name, store = text("name", stated.name), Ledger(resolve_url(stated.ledger))
-    (wish,), number = stated.ladders(), None if view is None else whole("view", view)
-    with without_frames:
-        holdout, record, seen = store.transact(
-            lambda tx: registration.find(tx, name, stated.account, wish.name, number), Access.READ
-        )
-    metric = going_on(wish.metric, record.settings)
-    registration.agree(holdout, record, asked_for(metric))
-    metric = metric.for_classes(holdout.classes)
-    return opened_as(store.url, holdout, record, metric, stated, seen.number)
-
-
-def by_first_order(ladder: OpenLadder) -> None:
-    """Take predictions in the order of the first registration, as all files have them."""
-    for local in ladder.by_metric.values() or [ladder]:
-        if isinstance(local, LocalLadder):
-            local.first_order = True
+def joined(by_metric: Mapping[str, LocalLadder]) -> LocalLadder:
+    """Return the ladders of several metrics as one."""
+    return replace(next(iter(by_metric.values())), by_metric=by_metric)
 
 
 def opened_as(
@@ -562,7 +683,7 @@ def opened_as(
     view: int,
 ) -> LocalLadder:
     """Return a ladder of the ledger, and remember it among those of this process."""
-    facts = facts_of(url, holdout, record)
+    facts = open_ladder.facts_of((url, holdout.id), holdout, record.settings, record.created)
     check_policy(stated.feedback, shows_scores=facts.rules.shows_scores)
     ladder = LocalLadder(
         ledger=url,
@@ -578,29 +699,9 @@ def opened_as(
     return ladder
 
 
-def facts_of(url: str, holdout: HoldoutRecord, ladder: LadderRecord) -> Facts:
-    """Return what never changes of a ladder and its holdout."""
-    settings = ladder.settings
-    return Facts(
-        place=(url, holdout.id),
-        name=holdout.name,
-        fingerprint=holdout.fingerprint,
-        n=holdout.n,
-        n_reserve=holdout.n_reserve,
-        classes=holdout.classes,
-        confidence=holdout.confidence,
-        account=settings.account,
-        ladder=settings.name,
-        created=ladder.created,
-        rules=rules_of(settings),
-        estimand=holdout.estimand,
-        block=holdout.block,
-    )
-
-
-def state_of(tx: Transaction, ladder: LadderRecord, metric: Metric) -> State:
+def state_of(tx: Transaction, ladder: LadderRecord, metric: Metric) -> open_ladder.State:
     """Return what changes of a ladder and its holdout."""
-    return State(
+    return open_ladder.State(
         submissions=ladder.submissions,
         releases=ladder.state["releases"],
         incumbent=ladder.incumbent,
@@ -609,18 +710,3 @@ def state_of(tx: Transaction, ladder: LadderRecord, metric: Metric) -> State:
         retired=tx.holdout(ladder.holdout_id).retired,
         has_ids=tx.has_ids(ladder.holdout_id),
     )
-
-
-def in_batch(batch: str, origins: Sequence[Origin]) -> list[Origin]:
-    """Return the origins of the members of an announced batch, each with its place."""
-    return [
-        replace(origin, batch=batch, place=place, announced=True)
-        for place, origin in enumerate(origins, 1)
-    ]
-
-
-def _withdraw_note(tx: Transaction, record: LadderRecord, *, seen: SeenGroups) -> None:
-    notes = tx.fold(record.holdout_id).grouped()
-    if seen.by not in notes:
-        raise InvalidArgument("by", f"one of the notes of groups on record, {notes}", seen.by)
-    tx.note(record.holdout_id, "grouped", by=seen.by, withdrawn=seen.withdrawn)

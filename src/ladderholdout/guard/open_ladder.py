@@ -5,29 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from pydantic import ConfigDict
 
-from ladderholdout import identity as fp
-from ladderholdout.errors import HoldoutConflict, InvalidArgument
-from ladderholdout.guard.shown import (
-    Comparison,
-    Decision,
-    Estimate,
-    Release,
-    ScoreCertificate,
-    Status,
-    Submission,
-    Unsent,
-    Withdrawn,
-    step_at,
-)
-from ladderholdout.ledger.fold import refuse_retired
+from ladderholdout.errors import InvalidArgument
+from ladderholdout.guard.record_views import step_at
+from ladderholdout.guard.views import Decision, Release, Unsent
+from ladderholdout.identity import hashing
+from ladderholdout.identity.copies import copy_of
+from ladderholdout.ledger.events import LadderSettings
+from ladderholdout.ledger.rules import rules_of
 from ladderholdout.mechanisms import LadderRules
 from ladderholdout.metrics import Metric
 
+A = TypeVar("A")
 T = TypeVar("T")
 Place: TypeAlias = tuple[str, int]
 """A holdout: the URL of its ledger, and its number there."""
@@ -79,6 +73,23 @@ class Facts:
     def n_ladder(self) -> int:
         """How many rows the ladders measure."""
         return self.n - self.n_reserve
+
+
+DESCRIBED = ("name", "fingerprint", "n", "n_reserve", "confidence", "estimand", "block")
+"""Facts that a holdout's record and its description by a server have under the same names."""
+
+
+def facts_of(place: Place, holdout: Any, settings: LadderSettings, created: datetime) -> Facts:
+    """Return the facts of a ladder, by the record of the holdout or what a server described."""
+    return Facts(
+        place=place,
+        classes=None if holdout.classes is None else np.asarray(holdout.classes),
+        account=settings.account,
+        ladder=settings.name,
+        created=created,
+        rules=rules_of(settings),
+        **{name: getattr(holdout, name) for name in DESCRIBED},
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +173,8 @@ class HeldRows:
         """
         if self._labels is None:
             raise InvalidArgument("y", "left out: the labels are on the server", "given")
-        mine = np.sort(fp.content_hashes(fp.row_hashes(self.X), self._labels))
-        return np.array_equal(np.sort(fp.content_hashes(hashes, y)), mine)
+        mine = np.sort(hashing.content_hashes(hashing.row_hashes(self.X), self._labels))
+        return np.array_equal(np.sort(hashing.content_hashes(hashes, y)), mine)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -221,44 +232,6 @@ STATED_BY = ", stated by "
 """What is between an account's note and its name."""
 
 
-@dataclass(frozen=True, slots=True)
-class SeenRows:
-    """A note that rows of the holdout were seen elsewhere: how many, and where."""
-
-    source: str
-    rows: int
-
-
-@dataclass(frozen=True, slots=True)
-class SeenGroups:
-    """A note that the rows of the holdout come in groups, and what shows it.
-
-    Attributes
-    ----------
-    by : str
-    withdrawn : str or None
-        Why the owner withdraws that note.
-    """
-
-    by: str
-    withdrawn: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SpentAt:
-    """A note of the owner's: from which width of a certificate on the rows are used up.
-
-    Attributes
-    ----------
-    metric : str
-    width : float or None
-        In the metric's own units; None for no such rule.
-    """
-
-    metric: str
-    width: float | None
-
-
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class FreshRows:
     """Rows as the owner of a holdout gives them to take the place of those that it has.
@@ -282,6 +255,38 @@ class FreshRows:
     reserve: float | None = None
 
 
+class Command(Generic[A]):
+    """A command: a request to a holdout (`guard.commands`).
+
+    Attributes
+    ----------
+    word : str
+        Ends the path of its route, and names the tool for agents.
+    answer : type
+        The kind of its answer.
+    roles : frozenset of str
+        For accounts of other roles the holdout is not there.
+    setting : str or None
+        The setting of a server that has to allow it.
+    reads : bool
+        Whether it only reads.
+    shows : bool
+        Whether its answer shows what was released: what is built from then on may depend on it.
+    sets : int
+        How many sets of predictions it has at most.
+    """
+
+    __slots__ = ()
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+    word: ClassVar[str]
+    answer: ClassVar[Any]
+    roles: ClassVar[frozenset[str]]
+    setting: ClassVar[str | None]
+    reads: ClassVar[bool]
+    shows: ClassVar[bool]
+    sets: ClassVar[int]
+
+
 class OpenLadder(Protocol):
     """A ladder that is open, beside its ledger or behind a server.
 
@@ -295,9 +300,6 @@ class OpenLadder(Protocol):
     metric : Metric
     feedback, overlap : str
         As the user stated them.
-    by_metric : mapping of str to OpenLadder
-        The ladder of each metric, where there are several; else empty. What of several there can
-        only be one of is that of the metric that was named first.
     """
 
     ledger: str
@@ -307,7 +309,10 @@ class OpenLadder(Protocol):
 
     @property
     def by_metric(self) -> Mapping[str, OpenLadder]:
-        """The ladder of each metric, where there are several."""
+        """The ladder of each metric, where there are several; else empty.
+
+        What of several there can only be one of is that of the metric that was named first.
+        """
 
     @property
     def facts(self) -> Facts:
@@ -316,8 +321,21 @@ class OpenLadder(Protocol):
     def verified(self) -> Facts:
         """Return the facts, or fail where the ledger is not there or not the one they are of."""
 
-    def state(self, *, shown: bool = False) -> State:
-        """Return what changes, as the ledger has it now; `shown` where somebody is to read it."""
+    def execute(
+        self, command: Command[A], *, confidence: float | None = None, shown: bool = True
+    ) -> A:
+        """Do what a command asks for, and return its answer.
+
+        Parameters
+        ----------
+        command : Command
+        confidence : float, optional
+            Of the certificate or comparison that is asked for; by default the registered one, and
+            any other one has a price.
+        shown : bool, default=True
+            Whether somebody reads the answer here. Not shown it is for a copy in a tracker, whose
+            readers this process does not count.
+        """
 
     def rows(self, *, checked: bool = False) -> HeldRows:
         """Return the rows as this process holds them; on request, check that they are unchanged."""
@@ -354,44 +372,6 @@ class OpenLadder(Protocol):
         `batch` is its name (`new_batch`); the origins need to name neither it nor their places.
         """
 
-    def status(self, *, shown: bool = True) -> Status:
-        """Return the released score and what queried the holdout.
-
-        Not `shown` it is for a copy in a tracker, whose readers this process does not count.
-        """
-
-    def history(
-        self, after: int, limit: int | None, *, search: str | None = None, shown: bool = True
-    ) -> tuple[Submission, ...]:
-        """Return the submissions after a number, of one search or all."""
-
-    def certificate(self, confidence: float | None, *, reserve: bool = False) -> ScoreCertificate:
-        """Certify the incumbent by what was released, or by a query of the reserve."""
-
-    def compare(self, first: Any, second: Any, confidence: float | None) -> Comparison:
-        """Compare two models, each the number of a submission or what `submit` takes."""
-
-    def estimate(self) -> Estimate:
-        """Correct the incumbent's score for its selection."""
-
-    def reveal(self) -> float | None:
-        """Show the released score of a ladder that shows none."""
-
-    def note(self, seen: SeenRows | SeenGroups | SpentAt) -> None:
-        """Put on record what was seen of the rows, or when they are used up."""
-
-    def withdraw(self, number: int, reason: str) -> Withdrawn:
-        """Withdraw a submission."""
-
-    def retire(self) -> datetime:
-        """Take no more submissions on this holdout; return since when."""
-
-    def forget(self) -> None:
-        """Take back the registration of a holdout that was never queried."""
-
-    def replenish(self, fresh: FreshRows) -> OpenLadder:
-        """Let fresh rows take the place of these; return the ladder that follows this one."""
-
     def unsent(self, *, after: int, raw: bool, limit: int) -> Unsent:
         """Return the next submissions after a number, for a copy in a tracker."""
 
@@ -405,30 +385,13 @@ def margin_of(ladder: OpenLadder, score: float) -> float:
     return step_at(ladder.metric, facts.rules, facts.n_ladder, score)
 
 
-def check_decides(rules: LadderRules, name: str) -> None:
-    """Refuse to decide by a ladder that has no error for a whole run; HoldoutConflict."""
-    if not rules.mechanism.flags_alone:
-        raise HoldoutConflict(
-            f"The ladder of {name!r} has the rule {rules.mechanism.name}, which bounds no error of "
-            "decisions. Start one beside it that does, LadderHoldout(X, y, ..., ladder='gate', "
-            "mechanism=GateLadder()), and give it the baseline first."
-        )
-
-
-def check_open(ladder: OpenLadder) -> None:
-    """Refuse a holdout that takes no more submissions; HoldoutConflict."""
-    retired = ladder.state().retired
-    if retired is not None:  # by the name of now, which shows whether fresh rows came
-        refuse_retired(ladder.verified().name, retired)
-
-
 def transformed(X: Any, steps: Any) -> Any:
     """Return rows as these fitted pipelines leave them, one after the other.
 
     A step may write into what it is given: it is given a copy.
     """
     if steps:
-        X = fp.copy_of(X)
+        X = copy_of(X)
     for step in steps:
         X = step.transform(X)
     return X

@@ -12,8 +12,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from ladderholdout.identity.cells import canonical
-from ladderholdout.identity.rows import row_hashes, table_of
+from ladderholdout.identity.hashing import canonical, row_hashes, table_of
 
 # Of cells that nobody can write into; those of pandas are found by their module.
 _FIXED = (

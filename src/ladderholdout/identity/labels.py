@@ -15,8 +15,7 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.identity.cells import CHUNK, UInt64Array
-from ladderholdout.identity.rows import columns_of, row_hashes
+from ladderholdout.identity.hashing import CHUNK, UInt64Array, columns_of, row_hashes
 from ladderholdout.identity.spelling import named_value
 
 ENOUGH_BITS = 30.0

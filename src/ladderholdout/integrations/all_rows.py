@@ -11,16 +11,16 @@ from sklearn import config_context, get_config
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
-from ladderholdout import identity as fp
 from ladderholdout.errors import HoldoutConflict, InvalidArgument
 from ladderholdout.extras import needed
-from ladderholdout.guard import (
-    LocalLadder,
-    OpenLadder,
-    count_rows,
-    look_for_groups,
-    without_frames,
-)
+from ladderholdout.guard import commands
+from ladderholdout.guard.containment import without_frames
+from ladderholdout.guard.ladder import LocalLadder
+from ladderholdout.guard.open_ladder import OpenLadder
+from ladderholdout.guard.recognition import look_for_groups
+from ladderholdout.guard.settings import count_rows
+from ladderholdout.identity import matching
+from ladderholdout.identity.labels import id_hashes
 from ladderholdout.integrations.training_rows import check_fit, look_for_overlap
 
 _ROUNDS = (
@@ -107,7 +107,7 @@ def fitted_on_all(
     except BaseException as error:
         error.add_note("The fit on all rows failed; the holdout was not retired.")
         raise
-    ladder.retire()
+    ladder.execute(commands.Retire(name=ladder.facts.name))
     return fitted
 
 
@@ -169,12 +169,12 @@ def _params(
         of_rows |= tail == "group" and values.ndim == 1 and sum(values) == given["rows"]
         if name in known or not of_rows:
             continue
-        groups = guard.labelled.groups
+        groups = guard.groups
         if given["rows"] == n_train and tail == "sample_weight" and weights is not None:
             params[name] = np.concatenate([np.asarray(value), weights])
         elif given["rows"] == n_train and tail == "groups" and groups is not None:
-            part = groups.names[groups.codes[fp.inverse(guard.order)]]
-            hashed = fp.id_hashes(value, may_repeat=True, argument="groups")
+            part = groups.names[groups.codes[matching.inverse(guard.order)]]
+            hashed = id_hashes(value, may_repeat=True, argument="groups")
             params[name] = np.concatenate([hashed, part])
         else:
             lacking.append(name)

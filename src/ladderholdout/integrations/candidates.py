@@ -15,7 +15,8 @@ from sklearn.pipeline import Pipeline
 
 from ladderholdout.arguments import as_given, as_number
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.guard import describe_parameters, ranked
+from ladderholdout.guard.batches import ranked
+from ladderholdout.guard.context import describe_parameters
 from ladderholdout.integrations.refit import are_same, check_choices
 from ladderholdout.integrations.sklearn import GuardedSplit
 

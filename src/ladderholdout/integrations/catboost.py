@@ -15,20 +15,12 @@ from typing import Any, NoReturn, Unpack
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ladderholdout import identity as fp
 from ladderholdout.arguments import as_given, whole
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.extras import needed
-from ladderholdout.guard import HasLadder
-from ladderholdout.integrations.adapter import (
-    Adapter,
-    columns_of,
-    logistic,
-    refuse_columns,
-    refuse_ranking,
-    understood,
-    width_of,
-)
+from ladderholdout.guard.open_ladder import HasLadder
+from ladderholdout.identity.copies import take
+from ladderholdout.integrations import adapter
 from ladderholdout.integrations.stopping import LadderStopping, Link, Rule
 
 with needed("Early stopping of CatBoost"):
@@ -77,7 +69,7 @@ def ladder_stopping(
     return Stages(LadderStopping(holdout, patience, **rule), classes, link)
 
 
-class Stages(Adapter):
+class Stages(adapter.Adapter):
     """Fits, runs the stages through the ladder, cuts; made by `ladder_stopping`.
 
     Examples
@@ -122,7 +114,7 @@ class Stages(Adapter):
         X, y = given.get("X"), given.get("y")
         if X is not None and not isinstance(X, Pool | str):
             rows = self.stopping.start(library="catboost").X
-            refuse_columns(rows, columns_of(X), width_of(X), any_order=True)
+            adapter.refuse_columns(rows, adapter.columns_of(X), adapter.width_of(X), any_order=True)
         settings = model.get_params()
         coded = {"class_names", "classes_count", "target_border"} & settings.keys()
         shares = settings.get("loss_function") == "CrossEntropy"
@@ -157,14 +149,14 @@ class Stages(Adapter):
         True
         """
         _refuse_uncut(model.get_all_params())
-        refuse_ranking(_loss(model))
+        adapter.refuse_ranking(_loss(model))
         before = whole("before", before, least=0)
         classifies = self.stopping.metric.is_classification
         known = model.classes_ if classifies and len(model.classes_) else None
         self._check_classes(known)
         self.stopping.start(library="catboost", estimator=type(model).__name__)
-        with understood("CatBoost"):
-            model.predict(fp.take(self.stopping.X, np.arange(1)))
+        with adapter.understood("CatBoost"):
+            model.predict(take(self.stopping.X, np.arange(1)))
         outputs = islice(_outputs(model, self.stopping.X, classifies, self._link), before, None)
         for _ in range(before, model.tree_count_):
             if self._submit_later(lambda count: islice(outputs, count)):
@@ -201,7 +193,7 @@ def _outputs(model: CatBoost, X: Any, classifies: bool, link: Link | None) -> It
         bare.set_scale_and_bias(1.0, np.zeros_like(np.atleast_1d(bias)).tolist())
         for trees in bare.staged_predict(X, prediction_type="RawFormulaVal"):
             margin = trees * scale + bias
-            yield logistic(margin) if kind == "Probability" else margin
+            yield adapter.logistic(margin) if kind == "Probability" else margin
     else:
         for end in range(1, model.tree_count_ + 1):
             yield model.predict(X, prediction_type=kind, ntree_end=end)

@@ -12,10 +12,13 @@ from numpy.typing import NDArray
 
 from ladderholdout.arguments import as_given
 from ladderholdout.errors import InvalidArgument, InvalidSubmission
-from ladderholdout.guard import LocalLadder, NamedPredictions, OpenLadder
+from ladderholdout.guard import commands
+from ladderholdout.guard.ladder import LocalLadder
+from ladderholdout.guard.open_ladder import OpenLadder
+from ladderholdout.guard.rows import NamedPredictions
 from ladderholdout.identity.spelling import any_number
 from ladderholdout.metrics import ItemMetric
-from ladderholdout.remote.predictions import labels_like
+from ladderholdout.remote.tables import labels_like
 
 _EPOCHS = "Where each item is answered several times, an id is ID/EPOCH: q7/1, q7/2."
 
@@ -166,7 +169,7 @@ def _named_by_documents(
 
 def check_takes_answers(ladder: OpenLadder) -> None:
     """Refuse a holdout without ids, or whose metric takes no answers."""
-    if not ladder.state().has_ids:
+    if not ladder.execute(commands.State()).has_ids:
         raise InvalidArgument(
             "the holdout",
             "registered with the ids of the items here",

@@ -29,30 +29,17 @@ from sklearn.utils.validation import check_is_fitted
 from ladderholdout import thirdparty
 from ladderholdout.arguments import whole_or_auto
 from ladderholdout.errors import InvalidArgument, LadderHoldoutError, printable
-from ladderholdout.guard import (
-    Batch,
-    Finalist,
-    OpenLadder,
-    Release,
-    ScoreCertificate,
-    check_open,
-    describe_estimator,
-    describe_parameters,
-    held_by,
-    incumbent_named,
-    ladder_of,
-    look_for_groups,
-    together,
-    winner_of,
-)
-from ladderholdout.identity import copy_of
+from ladderholdout.guard import commands
+from ladderholdout.guard.batches import Batch, Finalist, held_by, winner_of
+from ladderholdout.guard.certificate import ScoreCertificate
+from ladderholdout.guard.context import describe_estimator, describe_parameters
+from ladderholdout.guard.of_metrics import together
+from ladderholdout.guard.open_ladder import OpenLadder, ladder_of
+from ladderholdout.guard.recognition import look_for_groups
+from ladderholdout.guard.views import Release, incumbent_named
+from ladderholdout.identity.copies import copy_of
 from ladderholdout.integrations.all_rows import fitted_on_all, given_to
-from ladderholdout.integrations.candidates import (
-    Candidates,
-    read_candidates,
-    search_at,
-    unfitted,
-)
+from ladderholdout.integrations.candidates import Candidates, read_candidates, search_at, unfitted
 from ladderholdout.integrations.ranges import Folds, predicted_on_folds, proposed_range
 from ladderholdout.integrations.refit import IS_INCUMBENT
 from ladderholdout.integrations.rounds import mark_consulted
@@ -202,7 +189,7 @@ class GuardedSearch(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         ladder = ladder_of(self.holdout, several=True)
         count = whole_or_auto("finalists", self.finalists)
         search, path, marked = unfitted(self.search)
-        check_open(ladder)
+        commands.check_open(ladder)
         look_for_overlap(ladder, X, {**search.get_params(deep=True), **params})
         look_for_groups(ladder, search, params)
         check_fit(ladder, search, X, y)
@@ -620,7 +607,7 @@ def _certificate(ladder: OpenLadder, is_incumbent: bool, release: Release) -> Sc
             _, (held,) = held_by(of_metric, [release[name]])
             each[name] = _certificate(of_metric, held, release[name])
         return together(each)
-    certificate = ladder.certificate(None)
+    certificate = ladder.execute(commands.Certify())
     if is_incumbent:
         return certificate
     number, confidence = release.submission, certificate.confidence

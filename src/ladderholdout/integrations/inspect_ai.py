@@ -15,35 +15,16 @@ from uuid import uuid4
 
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.extras import needed
-from ladderholdout.guard import (
-    HoldoutSettings,
-    OpenLadder,
-    Origin,
-    check_open,
-    ladder_of,
-    of_one_metric,
-    reopen,
-)
-from ladderholdout.integrations.evaluations import (
-    Answer,
-    Reading,
-    check_takes_answers,
-    submission_of,
-)
+from ladderholdout.guard import commands
+from ladderholdout.guard.open_ladder import OpenLadder, Origin, ladder_of, of_one_metric
+from ladderholdout.guard.registering import reopen
+from ladderholdout.guard.settings import HoldoutSettings
+from ladderholdout.integrations import evaluations
 from ladderholdout.remote.ladder import connect
 
 with needed("A scorer of Inspect"):
     from inspect_ai.log import read_eval_log_samples
-    from inspect_ai.scorer import (
-        Metric,
-        SampleScore,
-        Score,
-        Scorer,
-        Target,
-        Value,
-        metric,
-        scorer,
-    )
+    from inspect_ai.scorer import Metric, SampleScore, Score, Scorer, Target, Value, metric, scorer
     from inspect_ai.solver import TaskState
 
 _TIMEOUT = 60.0
@@ -56,9 +37,9 @@ class _Run:
     """A scorer, which has a run for each time that a task is evaluated with it."""
 
     ladder: OpenLadder
-    reading: Reading
+    reading: evaluations.Reading
     # By what was answered: Inspect computes metrics several times, and the holdout is asked once.
-    released: dict[frozenset[Answer], dict[str, float]] = field(default_factory=dict)
+    released: dict[frozenset[evaluations.Answer], dict[str, float]] = field(default_factory=dict)
 
 
 # By a number of its own, and by its arguments: a retry has answers that another process recorded.
@@ -128,7 +109,7 @@ def _released() -> Metric:
         if run is None:  # of a log that another process wrote: its holdout was asked then
             return {}
         answers = [
-            Answer(score.sample_id, note["epoch"], score.score.answer or "")
+            evaluations.Answer(score.sample_id, note["epoch"], score.score.answer or "")
             for score, note in zip(scores, noted, strict=True)
         ]
         missing = run.ladder.facts.n - len(answers)
@@ -151,10 +132,12 @@ def _run_of(noted: list[dict[str, Any]]) -> _Run | None:
     return None
 
 
-def _submitted(run: _Run, answers: list[Answer], model: str) -> dict[str, float]:
+def _submitted(run: _Run, answers: list[evaluations.Answer], model: str) -> dict[str, float]:
     """Submit all answers, and return what may be known, in numbers."""
     # The pattern was applied when each was recorded.
-    predictions = submission_of(run.ladder, answers, Reading(otherwise=run.reading.otherwise))
+    predictions = evaluations.submission_of(
+        run.ladder, answers, evaluations.Reading(otherwise=run.reading.otherwise)
+    )
     origin = Origin(search="Inspect", context={"estimator": model})
     if run.ladder.facts.rules.mechanism.flags_alone:
         decision = run.ladder.decide(predictions, origin)
@@ -198,9 +181,9 @@ def by_name(
     UnknownHoldout, AccessDenied
         As from `LadderHoldout.open` and `LadderHoldout.connect`.
     """
-    run = _Run(_opened(name, server, account, ladder), Reading(pattern, otherwise))
-    check_open(run.ladder)
-    check_takes_answers(run.ladder)
+    run = _Run(_opened(name, server, account, ladder), evaluations.Reading(pattern, otherwise))
+    commands.check_open(run.ladder)
+    evaluations.check_takes_answers(run.ladder)
     known = uuid4().hex
     alike = json.dumps([name, server, account, ladder, pattern, otherwise])
     _runs[known] = _runs[alike] = run
@@ -224,7 +207,7 @@ def _opened(name: str, server: str | None, account: str, ladder: str) -> OpenLad
     return of_one_metric(reopen(HoldoutSettings(name=name, account=account, ladder=ladder)))
 
 
-def answers_of(path: Path, ids: str | None = None) -> list[Answer]:
+def answers_of(path: Path, ids: str | None = None) -> list[evaluations.Answer]:
     """Read the answers in a log of Inspect; see `evaluation_logs.answers_in`.
 
     Parameters
@@ -264,4 +247,4 @@ def answers_of(path: Path, ids: str | None = None) -> list[Answer]:
             came = f"an error for {item!r} in epoch {epoch}"
             remedy = "Run it again: inspect eval-retry."
             raise InvalidArgument("the log", "one in which every item was answered", came, remedy)
-    return [Answer(item, epoch, text) for item, epoch, text, _ in answers]
+    return [evaluations.Answer(item, epoch, text) for item, epoch, text, _ in answers]

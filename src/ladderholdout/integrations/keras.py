@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from ladderholdout.arguments import function, whole
 from ladderholdout.errors import InvalidSubmission
 from ladderholdout.extras import needed
-from ladderholdout.guard import HasLadder
+from ladderholdout.guard.open_ladder import HasLadder
 from ladderholdout.integrations.adapter import Adapter, BestRound, Predict, again_at_the_end
 from ladderholdout.integrations.stopping import LadderStopping, Link, Rule
 from ladderholdout.thirdparty import EPOCH_CALLBACKS, local_of

@@ -9,30 +9,13 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ladderholdout import thirdparty
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.extras import needed
-from ladderholdout.guard import HasLadder
-from ladderholdout.integrations.adapter import (
-    Adapter,
-    BestRound,
-    columns_of,
-    exponential,
-    logistic,
-    refuse_columns,
-    refuse_folds,
-    refuse_ranking,
-    softmax,
-    understood,
-)
+from ladderholdout.guard.open_ladder import HasLadder
+from ladderholdout.integrations import adapter
 from ladderholdout.integrations.rounds import Loud
 from ladderholdout.integrations.stopping import LadderStopping, Link, Rule
-from ladderholdout.thirdparty import (
-    MODEL_CALLBACKS,
-    MODEL_OF,
-    called_from,
-    classes_of_model,
-    local_of,
-)
 
 with needed("Early stopping of LightGBM"):
     from lightgbm import Booster, LGBMClassifier
@@ -89,7 +72,7 @@ def ladder_stopping(
     return Callback(stopping, classes, link, init_score)
 
 
-class Callback(Adapter):
+class Callback(adapter.Adapter):
     """What LightGBM calls after each iteration; made by `ladder_stopping`."""
 
     def __init__(
@@ -120,19 +103,23 @@ class Callback(Adapter):
             self._end(env, training)
 
     def _begin(self, env: CallbackEnv) -> None:
-        refuse_folds(env.model, Booster, "lightgbm")
+        adapter.refuse_folds(env.model, Booster, "lightgbm")
         if self._init_score is None and env.begin_iteration == 0:
             _refuse_init_score(env.model)
-        self._check_classes(classes_of_model())
+        self._check_classes(thirdparty.classes_of_model())
         self.stopping.start(library="lightgbm")
         # The estimators answer a metric of ranks with their margins.
         ranks = self.stopping.metric.response == "scores"
-        margins = hasattr(LGBMClassifier, "decision_function") and called_from(MODEL_OF.module)
+        margins = hasattr(LGBMClassifier, "decision_function") and thirdparty.called_from(
+            thirdparty.MODEL_OF.module
+        )
         raw = self._link is not None or (ranks and margins)
         self._here.training = _Training(
             self.stopping, env.model, env.begin_iteration, raw, self._init_score
         )
-        self._here.training.hold(self, local_of(MODEL_CALLBACKS, "callbacks_after_iter"))
+        self._here.training.hold(
+            self, thirdparty.local_of(thirdparty.MODEL_CALLBACKS, "callbacks_after_iter")
+        )
 
     def _end(self, env: CallbackEnv, training: _Training) -> None:
         del self._here.training
@@ -158,7 +145,7 @@ class _Training:
         self._next = begin
         self._X = np.asarray(stopping.X) if isinstance(stopping.X, list) else stopping.X
         self._objective = _found(r"^objective=(.*)$", text)
-        refuse_ranking(self._objective)
+        adapter.refuse_ranking(self._objective)
         _refuse_columns(booster, self._X)
         # LightGBM counts its threads for the whole process: with more of them than the
         # training has, the next iteration of linear trees would crash.
@@ -172,11 +159,11 @@ class _Training:
         self._exact = True
         # Later rounds of DART change the trees of the best; of other models LightGBM predicts by
         # `best_iteration`.
-        self.best = BestRound(stopping, self._text_of, self._read)
+        self.best = adapter.BestRound(stopping, self._text_of, self._read)
         self.results: list[Any] = []
         # Whether another callback has ended training.
         self.ended = False
-        with understood("LightGBM"):
+        with adapter.understood("LightGBM"):
             self._predict(begin, 1)
 
     def hold(self, ladder: Callback, callbacks: list[Any] | None) -> None:
@@ -279,11 +266,11 @@ def _convert(objective: str, margin: NDArray[np.float64]) -> NDArray[np.float64]
     name, *settings = objective.split() or [""]
     if name in ("binary", "multiclassova", "cross_entropy"):
         slope = _found(r"sigmoid:(\S+)", objective) or "1"
-        return logistic(float(slope) * margin)
+        return adapter.logistic(float(slope) * margin)
     if name == "multiclass":
-        return softmax(margin)
+        return adapter.softmax(margin)
     if name in ("poisson", "gamma", "tweedie"):
-        return exponential(margin)
+        return adapter.exponential(margin)
     if "sqrt" in settings:
         return np.sign(margin) * margin * margin
     return margin
@@ -296,7 +283,7 @@ def _found(pattern: str, text: str) -> str:
 
 def _refuse_columns(booster: Booster, X: Any) -> None:
     """Refuse what LightGBM would take by its place, whatever its name."""
-    columns = columns_of(X)
+    columns = adapter.columns_of(X)
     if columns is None and booster.pandas_categorical:
         raise InvalidArgument(
             "X",
@@ -308,7 +295,7 @@ def _refuse_columns(booster: Booster, X: Any) -> None:
     unnamed = names == [f"Column_{place}" for place in range(len(names))]
     if columns is not None:
         columns = [name.replace(" ", "_") for name in columns]  # as LightGBM writes names
-    refuse_columns(X, None if unnamed else names, len(names), known=columns)
+    adapter.refuse_columns(X, None if unnamed else names, len(names), known=columns)
 
 
 def _refuse_init_score(booster: Booster) -> None:

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.extras import needed
-from ladderholdout.guard import HasLadder
+from ladderholdout.guard.open_ladder import HasLadder
 from ladderholdout.integrations.adapter import Predict, again_at_the_end
 from ladderholdout.integrations.stopping import LadderStopping, Link, Rule
 from ladderholdout.integrations.torch import TorchStopping, one_tensor

@@ -17,20 +17,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ladderholdout import identity as fp
 from ladderholdout import thirdparty
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.guard import count_rows, transformed
+from ladderholdout.guard.open_ladder import transformed
+from ladderholdout.guard.settings import count_rows
+from ladderholdout.identity import hashing, matching
+from ladderholdout.identity.copies import take
 from ladderholdout.integrations.rounds import fold_of
-from ladderholdout.thirdparty import (
-    INSPECTION,
-    PARALLEL,
-    PERMUTING,
-    PIPELINE,
-    TARGET,
-    TASK,
-    Frame,
-)
+from ladderholdout.thirdparty import Frame
 
 _SAMPLE = 64
 
@@ -57,14 +51,14 @@ def as_the_model_sees(X: Any) -> Any:
     steps: list[Any] = []
     model = None
     for frame in thirdparty.caller().outward():
-        if frame.place == TARGET.place:
+        if frame.place == thirdparty.TARGET.place:
             raise InvalidArgument(
                 "regressor",
                 "fitted on the target itself",
                 "fitted inside a TransformedTargetRegressor",
                 "Transform y before, and give link= the inverse of it.",
             )
-        if frame.place == PIPELINE.place:
+        if frame.place == thirdparty.PIPELINE.place:
             steps = frame.earlier_steps + steps
         elif model is None:
             model = frame.owner if frame.fit_arguments else None
@@ -120,12 +114,12 @@ def steps_before(frame: Frame, X: Any = None, y: Any = None) -> tuple[Any, ...]:
                     "Give cv=holdout.split() itself.",
                 )
             return (*fold.of.steps, *steps)
-        if one.place == PIPELINE.place:
+        if one.place == thirdparty.PIPELINE.place:
             steps = one.earlier_steps + steps
             X, y = one.local("X"), one.local("y")
-        elif one.place == TASK.place:
+        elif one.place == thirdparty.TASK.place:
             tasks += 1
-        elif one.place == PARALLEL.place:
+        elif one.place == thirdparty.PARALLEL.place:
             tasks = max(0, tasks - 1)
         elif one.may_change_rows:
             raise _refusal(one)
@@ -145,7 +139,7 @@ def refuse_permutations(frame: Frame) -> None:
     Its first answer would be the guard's and the others plain, or all of them flat.
     """
     for one in frame.outward():
-        if one.module.startswith(INSPECTION.module):
+        if one.module.startswith(thirdparty.INSPECTION.module):
             raise InvalidArgument(
                 "X",
                 "rows of your own where features are permuted",
@@ -154,7 +148,7 @@ def refuse_permutations(frame: Frame) -> None:
                 "cannot be compared: give permutation_importance rows of the training side, or "
                 "others that you keep for it.",
             )
-        if one.place in PERMUTING:
+        if one.place in thirdparty.PERMUTING:
             raise InvalidArgument(
                 "cv",
                 "folds of the training rows where labels are permuted",
@@ -169,7 +163,7 @@ def sample_of(X: Any) -> str | None:
     """Return a digest of the number of rows and of some of them: by it they are known again."""
     n = count_rows(X)
     try:
-        some = fp.row_hashes(fp.take(X, _some(n)))
+        some = hashing.row_hashes(take(X, _some(n)))
     except InvalidArgument:
         return None  # rows that have no hash
     return f"{n}:{hashlib.blake2b(some.tobytes(), digest_size=8).hexdigest()}"
@@ -199,13 +193,13 @@ def _among(X: Any, y: Any, rows: Any, labels: Any) -> bool:
         return True
     some = _some(count_rows(X))
     try:
-        mine, theirs = fp.row_hashes(fp.take(X, some)), fp.row_hashes(rows)
+        mine, theirs = hashing.row_hashes(take(X, some)), hashing.row_hashes(rows)
         if y is not None and labels is not None:
-            mine = fp.content_hashes(mine, np.asarray(y)[some])
-            theirs = fp.content_hashes(theirs, np.asarray(labels))
+            mine = hashing.content_hashes(mine, np.asarray(y)[some])
+            theirs = hashing.content_hashes(theirs, np.asarray(labels))
     except InvalidArgument:
         return False
-    return fp.overlap(mine, theirs) == len(mine)
+    return matching.overlap(mine, theirs) == len(mine)
 
 
 def refuse_without_scorer(frame: Frame) -> None:

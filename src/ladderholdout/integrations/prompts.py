@@ -16,8 +16,10 @@ import numpy as np
 from ladderholdout.arguments import function, whole
 from ladderholdout.errors import InvalidArgument, LadderHoldoutError, OverlapError
 from ladderholdout.extras import needed
-from ladderholdout.guard import Batch, Finalist, Predictions, check_open, ladder_of, winner_of
-from ladderholdout.identity import copy_of
+from ladderholdout.guard import commands
+from ladderholdout.guard.batches import Batch, Finalist, winner_of
+from ladderholdout.guard.open_ladder import Predictions, ladder_of
+from ladderholdout.identity.copies import copy_of
 
 
 @dataclass(slots=True)
@@ -184,7 +186,7 @@ class GuardedPromptOptimizer(_Guarded):
             ``predict_fn`` failed on an item of the holdout, or a scorer on an answer without its
             reference.
         """
-        check_open(self._ladder)
+        commands.check_open(self._ladder)
         self._refuse_items(item["inputs"] for item in train_data)
         tried: dict[str, _Tried] = {}
 
@@ -283,7 +285,7 @@ class GuardedCompiler(_Guarded):
         dspy.Module
             The winner.
         """
-        check_open(self._ladder)
+        commands.check_open(self._ladder)
         for name in ("trainset", "valset"):
             self._refuse_items(dict(example.inputs()) for example in given.get(name) or ())
         program = self.optimizer.compile(student, **given)
@@ -379,7 +381,7 @@ class GuardedGepa(_Guarded):
         """
         with needed("A search by GEPA"):
             from gepa import optimize
-        check_open(self._ladder)
+        commands.check_open(self._ladder)
         self._refuse_items([*trainset, *(valset or ())])
         self.result_ = optimize(
             seed_candidate=dict(seed_candidate), trainset=trainset, valset=valset, **given

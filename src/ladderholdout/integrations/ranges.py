@@ -11,9 +11,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from sklearn.model_selection import check_cv, cross_validate
 
-from ladderholdout import identity as fp
 from ladderholdout.errors import RangeWarning, warn
-from ladderholdout.guard import OpenLadder, without_autologging
+from ladderholdout.guard.containment import without_autologging
+from ladderholdout.guard.open_ladder import OpenLadder
+from ladderholdout.identity.copies import take
 from ladderholdout.metrics import Metric
 from ladderholdout.metrics.arrays import FloatArray
 from ladderholdout.metrics.scores import absolute, squared
@@ -160,7 +161,7 @@ def predicted_on_folds(
             return_estimator=True,
         )
         models = zip(measured["estimator"], folds, strict=True)
-        predicted = [fitted.predict(fp.take(X, test)) for fitted, (_, test) in models]
+        predicted = [fitted.predict(take(X, test)) for fitted, (_, test) in models]
     targets = np.asarray(y, dtype=np.float64)[np.concatenate([test for _, test in folds])]
     targets = targets[:, 0] if targets.shape[1:] == (1,) else targets
     return targets, np.concatenate(predicted).astype(np.float64).reshape(targets.shape)

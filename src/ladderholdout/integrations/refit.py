@@ -15,19 +15,11 @@ from numpy.typing import NDArray
 
 from ladderholdout import thirdparty
 from ladderholdout.arguments import as_given
-from ladderholdout.errors import (
-    InvalidArgument,
-    NoImprovementWarning,
-    NotIncumbentWarning,
-    warn,
-)
-from ladderholdout.guard import (
-    OpenLadder,
-    Submission,
-    describe_parameters,
-    incumbent_named,
-    overtaken,
-)
+from ladderholdout.errors import InvalidArgument, NoImprovementWarning, NotIncumbentWarning, warn
+from ladderholdout.guard import commands
+from ladderholdout.guard.context import describe_parameters
+from ladderholdout.guard.open_ladder import OpenLadder
+from ladderholdout.guard.views import Submission, incumbent_named, overtaken
 from ladderholdout.integrations import rounds
 
 IS_INCUMBENT = "is_incumbent"
@@ -54,7 +46,7 @@ def select(holdout: OpenLadder, cv_results: Mapping[str, Any] | None) -> int:
             "with cv_results_ alone.",
         )
     columns = _columns(cv_results)
-    incumbent = holdout.state().incumbent
+    incumbent = holdout.execute(commands.State()).incumbent
     if isinstance(cv_results, MutableMapping):
         cv_results[IS_INCUMBENT] = np.array(
             [_has(submitted.get(row, ()), incumbent) for row in range(len(asked))]
@@ -104,7 +96,7 @@ def check_refit(
         ladders = list(holdout.by_metric.values()) or ladders
     try:
         picked = _picked(fit)
-        incumbents = [ladder.state().incumbent for ladder in ladders]
+        incumbents = [ladder.execute(commands.State()).incumbent for ladder in ladders]
         entries = [_of_searches(ladder, searches) for ladder in ladders]
     # The search raises what its own function raises; whoever asks the holdout next gets its error.
     except Exception:
@@ -181,7 +173,7 @@ def _entries_of(holdout: OpenLadder, asked: list[dict[str, Any]]) -> dict[int, l
                 return dict(sorted(by_row.items()))
     matching: dict[int, list[Submission]] = {}
     for search in (search for fit in fits for search in reversed(fit.searches)):
-        matching = _matches(asked, holdout.history(0, None, search=search)) | matching
+        matching = _matches(asked, _of_searches(holdout, [search])) | matching
         if len(matching) == len(asked):
             break
     return matching
@@ -205,7 +197,8 @@ def _key(value: Any) -> str:
 def _of_searches(holdout: OpenLadder, searches: Iterable[str]) -> list[Submission]:
     entries: list[Submission] = []
     for search in searches:
-        entries += holdout.history(0, None, search=search)
+        page = holdout.execute(commands.History(limit=commands.ALL, search=search))
+        entries += page.submissions
     return entries
 
 

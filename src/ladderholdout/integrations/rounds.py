@@ -21,7 +21,9 @@ import numpy as np
 
 from ladderholdout import thirdparty
 from ladderholdout.errors import InvalidArgument, LadderHoldoutError, SearchStopped
-from ladderholdout.guard import OpenLadder, Place, new_batch, on_answer, strip
+from ladderholdout.guard.containment import strip
+from ladderholdout.guard.open_ladder import OpenLadder, Place
+from ladderholdout.guard.seen import new_batch, on_answer
 from ladderholdout.thirdparty import CANDIDATES, Frame
 
 _REMEMBERED = 1000

@@ -19,7 +19,6 @@ from sklearn.model_selection import check_cv
 from sklearn.utils import indexable
 from sklearn.utils.metadata_routing import MetadataRequest, get_routing_for_object
 
-from ladderholdout import identity as fp
 from ladderholdout import thirdparty
 from ladderholdout.arguments import as_given, flag
 from ladderholdout.errors import (
@@ -32,23 +31,22 @@ from ladderholdout.errors import (
     warn,
 )
 from ladderholdout.feedback import feedback_of, feedback_of_improvement
-from ladderholdout.guard import (
-    LARGEST_NUMBER,
+from ladderholdout.guard.context import describe_estimator, describe_parameters
+from ladderholdout.guard.open_ladder import (
     HasLadder,
     OpenLadder,
     Origin,
     Place,
     Predictions,
-    Release,
-    count_rows,
-    describe_estimator,
-    describe_parameters,
     ladder_of,
-    look_for_groups,
     margin_of,
     of_one_metric,
 )
-from ladderholdout.identity import held_digest
+from ladderholdout.guard.recognition import look_for_groups
+from ladderholdout.guard.settings import LARGEST_NUMBER, count_rows
+from ladderholdout.guard.views import Release
+from ladderholdout.identity import hashing, matching
+from ladderholdout.identity.copies import held_digest, take
 from ladderholdout.integrations import pipelines, rounds
 from ladderholdout.integrations.refit import check_choices, check_refit
 from ladderholdout.integrations.rounds import Loud, Round
@@ -606,10 +604,10 @@ def _hashes_if_holdout(holdout: OpenLadder, X: Any) -> NDArray[np.uint64] | None
     try:
         earlier, later = held.other_blocks()
         of_size = [block for block in earlier if len(block) == rows]
-        of_sample = fp.row_hashes(fp.take(X, sample))
-        if not any(fp.overlap(of_sample, block) for block in (known, *of_size, *later)):
+        of_sample = hashing.row_hashes(take(X, sample))
+        if not any(matching.overlap(of_sample, block) for block in (known, *of_size, *later)):
             return None
-        hashes = fp.row_hashes(X)
+        hashes = hashing.row_hashes(X)
     except InvalidArgument:
         return None  # rows of another kind than any holdout's
     if rows == len(known) and np.array_equal(np.sort(hashes), known):
@@ -631,7 +629,7 @@ def _hashes_if_holdout(holdout: OpenLadder, X: Any) -> NDArray[np.uint64] | None
                 f"anew, LadderHoldout.open({name!r}), and submit the model."
             )
     if _are_most(hashes, known):
-        inside = fp.overlap(hashes, known)
+        inside = matching.overlap(hashes, known)
         raise InvalidArgument(
             "X",
             "rows of your own, or all of the holdout's",
@@ -644,7 +642,7 @@ def _hashes_if_holdout(holdout: OpenLadder, X: Any) -> NDArray[np.uint64] | None
 
 def _are_most(hashes: NDArray[np.uint64], known: NDArray[np.uint64]) -> bool:
     """Return whether half of some rows are known ones, or the other way round."""
-    inside, seen = fp.overlap(hashes, known), fp.overlap(known, hashes)
+    inside, seen = matching.overlap(hashes, known), matching.overlap(known, hashes)
     return 2 * inside >= len(hashes) or 2 * seen >= len(known)
 
 

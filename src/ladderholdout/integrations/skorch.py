@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from ladderholdout.arguments import function
 from ladderholdout.extras import needed
-from ladderholdout.guard import HasLadder
+from ladderholdout.guard.open_ladder import HasLadder
 from ladderholdout.integrations.adapter import BestRound, Predict, again_at_the_end
 from ladderholdout.integrations.stopping import LadderStopping, Link, Rule, check_classes
 from ladderholdout.integrations.torch import array_of, best_state, untouched

@@ -21,18 +21,11 @@ from sklearn.ensemble import (
     HistGradientBoostingRegressor,
 )
 
-from ladderholdout import identity as fp
 from ladderholdout.arguments import whole
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.guard import HasLadder, ladder_of
-from ladderholdout.integrations.adapter import (
-    Adapter,
-    BestRound,
-    columns_of,
-    refuse_columns,
-    understood,
-    width_of,
-)
+from ladderholdout.guard.open_ladder import HasLadder, ladder_of
+from ladderholdout.identity.copies import take
+from ladderholdout.integrations import adapter
 from ladderholdout.integrations.rounds import Loud
 from ladderholdout.integrations.stopping import LadderStopping, Rule
 from ladderholdout.integrations.training_rows import look_for_overlap
@@ -79,7 +72,7 @@ def ladder_stopping(holdout: HasLadder, patience: int = 10, **rule: Unpack[Rule]
     return Stages(LadderStopping(holdout, patience, **rule))
 
 
-class Stages(Adapter):
+class Stages(adapter.Adapter):
     """Fits and keeps the best round; made by `ladder_stopping`.
 
     Examples
@@ -173,7 +166,7 @@ class Stages(Adapter):
             params = {"classes": np.unique(y), **params}
         self._refuse(estimator, X, params.get("classes", y))
         self.stopping.start(library="sklearn", estimator=type(estimator).__name__)
-        best = BestRound(self.stopping, deepcopy, lambda _, copied: copied)
+        best = adapter.BestRound(self.stopping, deepcopy, lambda _, copied: copied)
         for _ in range(whole("rounds", rounds)):
             estimator.partial_fit(X, y, **params)
             stop = self.stopping.evaluate(estimator)
@@ -227,7 +220,7 @@ class Stages(Adapter):
     def _refuse(self, estimator: Any, X: Any, y: ArrayLike) -> None:
         """Refuse rows and classes before they are trained on."""
         rows = self.stopping.start(library="sklearn").X
-        refuse_columns(rows, columns_of(X), width_of(X))
+        adapter.refuse_columns(rows, adapter.columns_of(X), adapter.width_of(X))
         if is_classifier(estimator):
             self._check_classes(np.unique(y))
 
@@ -239,8 +232,8 @@ class Stages(Adapter):
         try:
             state = deepcopy(estimator.random_state)
             estimator.fit(X, y, **fit_params)
-            with understood("scikit-learn"):
-                estimator.predict(fp.take(self.stopping.X, np.arange(1)))
+            with adapter.understood("scikit-learn"):
+                estimator.predict(take(self.stopping.X, np.arange(1)))
             for predictions in self._started(estimator):
                 if self.stopping.update(predictions):
                     break

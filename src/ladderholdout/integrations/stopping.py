@@ -12,37 +12,17 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ladderholdout import identity as fp
 from ladderholdout.arguments import whole
-from ladderholdout.errors import (
-    BudgetWarning,
-    InvalidArgument,
-    InvalidSubmission,
-    warn,
-)
-from ladderholdout.guard import (
-    HasLadder,
-    OpenLadder,
-    Origin,
-    Release,
-    jsonable,
-    ladder_of,
-    shown_last,
-    submit_later,
-    submitted,
-)
+from ladderholdout.errors import BudgetWarning, InvalidArgument, InvalidSubmission, warn
+from ladderholdout.guard.context import jsonable
+from ladderholdout.guard.open_ladder import HasLadder, OpenLadder, Origin, ladder_of
+from ladderholdout.guard.seen import shown_last, submit_later, submitted
+from ladderholdout.guard.views import Release
+from ladderholdout.identity.copies import copy_of
 from ladderholdout.integrations.pipelines import as_the_model_sees
 from ladderholdout.integrations.rounds import Loud
 from ladderholdout.metrics import Metric
-from ladderholdout.metrics.arrays import (
-    by_index,
-    codes_of,
-    described,
-    is_text,
-    label_vector,
-    readable,
-    refuse_masked,
-)
+from ladderholdout.metrics import arrays as forms
 
 Link: TypeAlias = Callable[[Any], Any]
 # Models in single precision miss the ends of [0, 1] by their rounding.
@@ -65,12 +45,12 @@ def _as_asked(
     >>> print(_as_asked(get_metric("accuracy"), classes, [0.2, 0.9], known=["yes", "no"]))
     ['yes' 'no']
     """
-    table = readable(output if link is None else link(output), "predictions")
+    table = forms.readable(output if link is None else link(output), "predictions")
     if not metric.is_classification or classes is None:
         return table
     if metric.response != "scores":
         _refuse_margins(table)
-    order = classes if known is None else label_vector(known, "classes")
+    order = classes if known is None else forms.label_vector(known, "classes")
     columns = _columns(table, len(order))
     if metric.response == "labels" and np.isnan(columns).any():
         raise InvalidSubmission("predictions", "probabilities", "an array with nan")
@@ -94,7 +74,7 @@ def check_classes(stopping: LadderStopping, known: ArrayLike | None, remedy: str
         if classes is None or not stopping.metric.is_classification:
             return
         if known is None:
-            if is_text(classes) or not np.array_equal(classes, np.arange(len(classes))):
+            if forms.is_text(classes) or not np.array_equal(classes, np.arange(len(classes))):
                 raise InvalidArgument(
                     "classes",
                     "given where the holdout's classes are not 0, 1, ... as those of the model",
@@ -103,9 +83,9 @@ def check_classes(stopping: LadderStopping, known: ArrayLike | None, remedy: str
                     "number that the model learns, that of 0 first.",
                 )
             return
-        order = label_vector(known, "classes")
-        if (codes_of(order, classes) < 0).any():
-            kinds = ["text" if is_text(array) else "numbers" for array in (classes, order)]
+        order = forms.label_vector(known, "classes")
+        if (forms.codes_of(order, classes) < 0).any():
+            kinds = ["text" if forms.is_text(array) else "numbers" for array in (classes, order)]
             what = kinds[1] if kinds[0] != kinds[1] else "others"
             raise InvalidArgument(
                 "classes",
@@ -162,7 +142,7 @@ def _columns(table: NDArray[Any], width: int) -> NDArray[Any]:
         raise InvalidSubmission(
             "predictions",
             f"one column for each of {width} classes",
-            described(table),
+            forms.described(table),
             "Where the model knows other classes than the holdout, give classes= in its order.",
         )
     return table
@@ -170,7 +150,7 @@ def _columns(table: NDArray[Any], width: int) -> NDArray[Any]:
 
 def _refuse_margins(table: NDArray[Any]) -> None:
     # nan is refused where probabilities are made canonical, and where labels are made of them.
-    if is_text(table) or (table < -_ROUNDING).any() or (table > 1 + _ROUNDING).any():
+    if forms.is_text(table) or (table < -_ROUNDING).any() or (table > 1 + _ROUNDING).any():
         raise InvalidArgument(
             "link",
             "a function from raw margins to probabilities",
@@ -402,8 +382,8 @@ class LadderStopping:
         fit = self._fit
         self._settle(fit)
         with Loud():
-            refuse_masked("predictions", predictions)
-            predictions = by_index(predictions, fit.X)
+            forms.refuse_masked("predictions", predictions)
+            predictions = forms.by_index(predictions, fit.X)
         self._submit(fit, lambda: [predictions], 1)
         return fit.stopped
 
@@ -499,7 +479,7 @@ class LadderStopping:
         """
         with Loud():
             fit = self._fit
-            return _as_asked(self.metric, fit.classes, by_index(output, fit.X), classes, link)
+            return _as_asked(self.metric, fit.classes, forms.by_index(output, fit.X), classes, link)
 
     # -- what is known of the fit ---------------------------------------------------------
 
@@ -511,7 +491,7 @@ class LadderStopping:
         as the steps before it leave them.
         """
         self._fit.rows_read = True
-        return fp.copy_of(self._fit.X)
+        return copy_of(self._fit.X)
 
     @property
     def rounds(self) -> int:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from ladderholdout.arguments import function, whole
 from ladderholdout.errors import InvalidArgument, InvalidSubmission
 from ladderholdout.extras import needed
-from ladderholdout.guard import HasLadder
+from ladderholdout.guard.open_ladder import HasLadder
 from ladderholdout.integrations.adapter import Adapter, BestRound, Predict
 from ladderholdout.integrations.stopping import LadderStopping, Link, Rule
 

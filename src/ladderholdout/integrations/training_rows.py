@@ -15,16 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ladderholdout import identity as fp
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.guard import (
-    TRAINING_ROWS,
-    OpenLadder,
-    SeenRows,
-    columns,
-    judge_overlap,
-    without_frames,
-)
+from ladderholdout.guard import commands, recognition
+from ladderholdout.guard.containment import without_frames
+from ladderholdout.guard.open_ladder import OpenLadder
+from ladderholdout.guard.recognition import judge_overlap
+from ladderholdout.guard.rows import names_of
+from ladderholdout.identity import hashing, matching
 from ladderholdout.metrics.arrays import codes_of, is_text, label_vector
 
 _CHOOSES = ("sklearn.compose", "ColumnTransformer")
@@ -51,7 +48,7 @@ def check_fit(holdout: OpenLadder, model: Any, X: Any, y: Any) -> None:
     ladders = list(holdout.by_metric.values()) or [holdout]
     if y is not None and any(ladder.metric.is_classification for ladder in ladders):
         _check_labels(parts, y, holdout.facts.classes)
-    elif y is not None and columns.KINDS.get(np.asarray(y).dtype.kind) == "texts":
+    elif y is not None and recognition.KINDS.get(np.asarray(y).dtype.kind) == "texts":
         raise InvalidArgument(
             "y", "numbers, as the holdout's are", "text", "Convert them before the search."
         )
@@ -82,7 +79,7 @@ def _parts(model: Any) -> Iterator[Any]:
 
 def _check_columns(parts: Sequence[Any], X: Any, holdout_rows: Any) -> None:
     """Compare number, names, order and kinds of columns, as far as a model has to go by them."""
-    names, known = columns.names_of(X), columns.names_of(holdout_rows)
+    names, known = names_of(X), names_of(holdout_rows)
     if any(map(_may_choose, parts)):
         # It takes of the columns what it wants, and what it wants may be named.
         _check_named(parts, names, known)
@@ -90,9 +87,9 @@ def _check_columns(parts: Sequence[Any], X: Any, holdout_rows: Any) -> None:
             return
         shared = [name for name in names if name in known]
         of_training, of_holdout = _by_name(X, names, shared), _by_name(holdout_rows, known, shared)
-        columns.check_families(shared, of_training, of_holdout)
+        recognition.check_families(shared, of_training, of_holdout)
         return
-    columns.check_columns(X, holdout_rows)
+    recognition.check_columns(X, holdout_rows)
 
 
 def _is_known(part: Any) -> bool:
@@ -130,16 +127,16 @@ def _check_named(parts: Sequence[Any], names: list[str] | None, known: list[str]
     if names is None or not asked <= set(names):
         return  # a transformer before it makes them, or its first fit will fail
     if known is None:
-        raise columns.refused(
+        raise recognition.refused(
             "a table without names of columns, as the holdout's",
             "a DataFrame of which the model takes columns by name",
             "Register the holdout with a DataFrame that has the same columns.",
         )
     lacking = sorted(asked - set(known))
     if lacking:
-        raise columns.refused(
+        raise recognition.refused(
             "a table of which the model takes columns that the holdout has too",
-            f"one of which it takes {columns.listed(lacking)}",
+            f"one of which it takes {recognition.listed(lacking)}",
             "Register the holdout with these columns, or leave them out of the model.",
         )
 
@@ -151,7 +148,7 @@ def _texts(columns: Any) -> list[str]:
 
 
 def _by_name(X: Any, names: Sequence[str], chosen: Sequence[str]) -> list[str | None]:
-    families = dict(zip(names, columns.families_of(X), strict=False))
+    families = dict(zip(names, recognition.families_of(X), strict=False))
     return [families.get(name) for name in chosen]
 
 
@@ -230,10 +227,8 @@ def look_for_overlap(
         if not len(known):
             return  # of a holdout behind a server that does not share its rows
         shared = _shared(known, [X])
-        if columns.names_of(X) != columns.names_of(
-            rows.X
-        ):  # as a step of a pipeline may choose of them
-            shared = max(shared, int(fp.rows_again(rows.X, X).sum()))
+        if names_of(X) != names_of(rows.X):  # as a step of a pipeline may choose of them
+            shared = max(shared, int(matching.rows_again(rows.X, X).sum()))
         if shared:
             message = (
                 f"are among the training rows ({_places(known, X)}): scores on them are not scores "
@@ -241,7 +236,7 @@ def look_for_overlap(
             )
             overlaps.append((shared, message))
         given = [(name, value) for name, value in params.items() if _may_hold_rows(value)]
-        form = columns.width_of(rows.X) or None if given else None
+        form = recognition.width_of(rows.X) or None if given else None
         for name, value in given:
             if form == (1,) and name.rpartition("__")[2].lower().startswith(("y", "label")):
                 continue  # labels of one column look like rows of one
@@ -253,7 +248,8 @@ def look_for_overlap(
                 )
                 overlaps.append((shared, message))
         if overlaps:
-            holdout.note(SeenRows(TRAINING_ROWS, max(shared for shared, _ in overlaps)))
+            most = max(shared for shared, _ in overlaps)
+            holdout.execute(commands.NoteRows(rows=most))
     for shared, message in overlaps:
         counted = f"{shared} of the {n} rows of the holdout {message}"
         judge_overlap(holdout.overlap, shared, n, counted, _REMEDY)
@@ -261,7 +257,7 @@ def look_for_overlap(
 
 def _places(known: NDArray[np.uint64], X: Any) -> str:
     """Name the first training rows that a holdout has, by their places."""
-    places = np.flatnonzero(np.isin(fp.row_hashes(X), known)).tolist()
+    places = np.flatnonzero(np.isin(hashing.row_hashes(X), known)).tolist()
     more = f" and {len(places) - 5} more" if len(places) > 5 else ""
     return f"places from 0: {', '.join(map(str, places[:5]))}{more}"
 
@@ -271,8 +267,8 @@ def _shared(known: NDArray[np.uint64], tables: Iterable[Any]) -> int:
     hashes = []
     for table in tables:
         with suppress(InvalidArgument):  # rows of another kind than any holdout's
-            hashes.append(fp.row_hashes(table))
-    return fp.overlap(known, np.concatenate(hashes)) if hashes else 0
+            hashes.append(hashing.row_hashes(table))
+    return matching.overlap(known, np.concatenate(hashes)) if hashes else 0
 
 
 def _may_hold_rows(value: Any) -> bool:
@@ -292,8 +288,8 @@ def _tables_in(value: Any, form: tuple[int, ...] | None, depth: int = 0) -> Iter
     elif isinstance(value, partial):
         inside = (*value.args, *value.keywords.values())
     elif isinstance(shape, tuple) and shape:
-        width = columns.width_of(value)
-        if (width or None) == form and (form or columns.families_of(value) == ["texts"]):
+        width = recognition.width_of(value)
+        if (width or None) == form and (form or recognition.families_of(value) == ["texts"]):
             yield value
         return
     elif isinstance(value, list | tuple):

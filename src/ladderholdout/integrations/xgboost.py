@@ -12,16 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.extras import needed
-from ladderholdout.guard import HasLadder
-from ladderholdout.integrations.adapter import (
-    Adapter,
-    BestRound,
-    again_at_the_end,
-    refuse_columns,
-    refuse_folds,
-    refuse_ranking,
-    understood,
-)
+from ladderholdout.guard.open_ladder import HasLadder
+from ladderholdout.integrations import adapter
 from ladderholdout.integrations.rounds import Loud
 from ladderholdout.integrations.stopping import LadderStopping, Link, Rule
 from ladderholdout.thirdparty import BOOSTER, BOOSTER_OF, called_from, local_of
@@ -82,7 +74,7 @@ def ladder_stopping(
     return Callback(stopping, classes, link, dmatrix)
 
 
-class Callback(Adapter, xgb.callback.TrainingCallback):
+class Callback(adapter.Adapter, xgb.callback.TrainingCallback):
     """What XGBoost calls around each iteration; made by `ladder_stopping`."""
 
     def __init__(
@@ -98,7 +90,7 @@ class Callback(Adapter, xgb.callback.TrainingCallback):
     def before_training(self, model: Any) -> Any:
         """Begin a fit."""
         with Loud():
-            refuse_folds(model, xgb.Booster, "xgboost")
+            adapter.refuse_folds(model, xgb.Booster, "xgboost")
             self._check_classes()
             self.stopping.start(library="xgboost")
             margins = self._link is not None
@@ -127,7 +119,7 @@ class Callback(Adapter, xgb.callback.TrainingCallback):
     def after_training(self, model: Any) -> Any:
         """Keep the best round."""
         training: _Training = self._here.training
-        again = again_at_the_end(self, _running_callbacks())
+        again = adapter.again_at_the_end(self, _running_callbacks())
         if not again:
             del self._here.training
         return training.kept(model, again)
@@ -147,7 +139,7 @@ class _Training:
         learner = json.loads(model.save_config())["learner"]
         objective, trees = learner["objective"]["name"], learner["gradient_booster"]
         booster, dropout = trees["name"], trees.get("dart_train_param", {})
-        refuse_ranking(objective)
+        adapter.refuse_ranking(objective)
         self._codes = objective == "multi:softmax" and not margins
         self._width = int(learner["learner_model_param"]["num_class"])
         # Dropout weighs earlier trees anew. XGBoost 3.4 has it in gbtree, and turns dart into that.
@@ -160,7 +152,9 @@ class _Training:
         self._stopping, self._X = stopping, stopping.X
         # One for all rounds: XGBoost remembers what it has predicted on it.
         self._rows, self._missing = _rows_like(local_of(BOOSTER, "dtrain"), self._X, dmatrix)
-        self.best = BestRound(stopping, xgb.Booster.save_raw, xgb.Booster.load_model, bool(others))
+        self.best = adapter.BestRound(
+            stopping, xgb.Booster.save_raw, xgb.Booster.load_model, bool(others)
+        )
         self.evals: Mapping[str, Mapping[str, Sequence[Any]]] = {}
         self.waiting: deque[NDArray[Any]] = deque()
         self._cut: bool | None = None
@@ -252,7 +246,7 @@ def _rows_like(
 ) -> tuple[xgb.DMatrix, Any]:
     """Return the holdout's rows as the training rows were read, and what is missing there."""
     if train is None:
-        with understood("XGBoost"):
+        with adapter.understood("XGBoost"):
             return xgb.DMatrix(X, **dmatrix), dmatrix.get("missing", np.nan)
     _refuse_base_margin(train, dmatrix)
     types = train.feature_types
@@ -260,7 +254,7 @@ def _rows_like(
     if not hasattr(X, "columns") and train.feature_names is None and types is not None:
         settings["feature_types"] = types
     settings |= dmatrix
-    with understood("XGBoost"):
+    with adapter.understood("XGBoost"):
         rows = xgb.DMatrix(X, **settings)
     names = train.feature_names
     if names is not None and rows.feature_names is None:
@@ -271,7 +265,7 @@ def _rows_like(
             "Register the holdout with such a table, or name them: "
             "ladder_stopping(holdout, dmatrix={'feature_names': list(X_train.columns)}).",
         )
-    refuse_columns(X, names, train.num_col(), known=rows.feature_names)
+    adapter.refuse_columns(X, names, train.num_col(), known=rows.feature_names)
     if _categories(rows.feature_types) != _categories(types):
         raise InvalidArgument(
             "X",

@@ -16,13 +16,7 @@ from ladderholdout.lab.analyst import Analyst, Answers, CoinFlips, Play, Problem
 from ladderholdout.lab.bits import Bits, Tally
 from ladderholdout.lab.engine import Course, attack, play, simulate
 from ladderholdout.lab.honest import ForwardSelection, KnobClimb, RandomSearch
-from ladderholdout.lab.probing import (
-    Averaging,
-    Enumeration,
-    HillClimb,
-    LogLossOracle,
-    TwoAccounts,
-)
+from ladderholdout.lab.probing import Averaging, Enumeration, HillClimb, LogLossOracle, TwoAccounts
 from ladderholdout.lab.screening import Freedman, StepForward
 from ladderholdout.lab.voting import (
     Boosting,

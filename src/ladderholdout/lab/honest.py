@@ -10,15 +10,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from ladderholdout.arguments import inside
-from ladderholdout.lab.analyst import (
-    Analyst,
-    Floats,
-    Play,
-    Problem,
-    Seen,
-    Submissions,
-    errors_in,
-)
+from ladderholdout.lab import analyst
+from ladderholdout.lab.analyst import Floats
 from ladderholdout.lab.bits import Bits, Flags
 
 # The effects of the features fall with this power of their number.
@@ -41,7 +34,7 @@ class SearchData(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LinearWorld(Problem):
+class LinearWorld(analyst.Problem):
     """Rows of two classes, with normal features that each are a little informative about the class.
 
     A model is a vector of weights; it predicts the class by the sign of the weighted sum. Its
@@ -69,9 +62,9 @@ class LinearWorld(Problem):
     effects: Floats
 
     @property
-    def seen(self) -> Seen:
+    def seen(self) -> analyst.Seen:
         """The features, and a trained model."""
-        return Seen(self.labels.n, len(self.labels.words), self.rows)
+        return analyst.Seen(self.labels.n, len(self.labels.words), self.rows)
 
     @classmethod
     def drawn(
@@ -98,11 +91,11 @@ class LinearWorld(Problem):
         drawn += signs[:, :, None] * effects[:, None, :].astype(np.float32)
         return cls(SearchData(drawn, estimated), labels, effects)
 
-    def losses(self, submission: Submissions) -> Bits:
+    def losses(self, submission: analyst.Submissions) -> Bits:
         """Return where the predictions are wrong; see `Problem.losses`."""
-        return errors_in(submission, self.labels)
+        return analyst.errors_in(submission, self.labels)
 
-    def true_risk(self, submission: Submissions) -> Floats:
+    def true_risk(self, submission: analyst.Submissions) -> Floats:
         """Return the risk of the weights; where all are zero it is one half."""
         weights: Floats = submission.model
         lengths = np.linalg.norm(weights, axis=1)
@@ -110,15 +103,15 @@ class LinearWorld(Problem):
         return np.asarray(ndtr(-along / np.where(lengths > 0, lengths, 1.0)))
 
 
-def model_of(seen: Seen, weights: Floats) -> Submissions:
+def model_of(seen: analyst.Seen, weights: Floats) -> analyst.Submissions:
     """Make a submission of weights."""
     rows: SearchData = seen.known
     sums = rows.features @ weights[:, :, None].astype(np.float32)
-    return Submissions(Bits.pack(sums[:, :, 0] > 0), model=weights)
+    return analyst.Submissions(Bits.pack(sums[:, :, 0] > 0), model=weights)
 
 
 @dataclass(frozen=True, slots=True)
-class Searcher(Analyst):
+class Searcher(analyst.Analyst):
     """Base of the honest searchers: they begin with a model from 100 training rows.
 
     Parameters
@@ -137,7 +130,7 @@ class Searcher(Analyst):
 
     def __post_init__(self) -> None:
         """Validate the settings."""
-        Analyst.__post_init__(self)
+        analyst.Analyst.__post_init__(self)
         object.__setattr__(self, "least", inside("least", 2 * self.least) / 2)
 
     @property
@@ -145,7 +138,7 @@ class Searcher(Analyst):
         """The features, of four bytes each."""
         return 32 * self.features
 
-    def problem(self, n: int, repetitions: int, rng: np.random.Generator) -> Problem:
+    def problem(self, n: int, repetitions: int, rng: np.random.Generator) -> analyst.Problem:
         """Draw rows with true effects."""
         return LinearWorld.drawn(n, repetitions, rng, features=self.features, least=self.least)
 
@@ -166,7 +159,7 @@ class RandomSearch(Searcher):
     True
     """
 
-    def play(self, seen: Seen, rng: np.random.Generator) -> Play:
+    def play(self, seen: analyst.Seen, rng: np.random.Generator) -> analyst.Play:
         """Yield the model and its variants; see `Analyst.play`."""
         rows: SearchData = seen.known
         yield model_of(seen, rows.weights)
@@ -192,7 +185,7 @@ class KnobClimb(Searcher):
     (True, True)
     """
 
-    def play(self, seen: Seen, rng: np.random.Generator) -> Play:
+    def play(self, seen: analyst.Seen, rng: np.random.Generator) -> analyst.Play:
         """Yield models with a knob turned, and keep what improves; see `Analyst.play`."""
         rows: SearchData = seen.known
         best = rows.weights
@@ -226,7 +219,7 @@ class ForwardSelection(Searcher):
 
     in_step: ClassVar[bool] = False
 
-    def play(self, seen: Seen, rng: np.random.Generator) -> Play:
+    def play(self, seen: analyst.Seen, rng: np.random.Generator) -> analyst.Play:
         """Yield models with a feature more, and keep the last improver; see `Analyst.play`."""
         rows: SearchData = seen.known
         chosen: Flags = np.zeros(rows.weights.shape, dtype=bool)

@@ -363,7 +363,9 @@ def _kind(mechanism: Mechanism, losses: Losses) -> type[Ladders]:
         return Disclosing
     if mechanism.needs_account:
         return Shared
-    return {ShakyLadder: Shaky, GaussianLadder: Gaussian}.get(rule, OneByOne)
+    if rule is ShakyLadder:
+        return Shaky
+    return Gaussian if rule is GaussianLadder else OneByOne
 
 
 def below(risks: Floats, bounds: Floats) -> Flags:

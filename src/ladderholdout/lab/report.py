@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from ladderholdout.lab import ANALYSTS, Course, simulate
 from ladderholdout.lab.analyst import Analyst
-from ladderholdout.mechanisms import Mechanism
-from ladderholdout.mechanisms.parsing import typed
+from ladderholdout.mechanisms import Mechanism, typed
 from ladderholdout.metrics import get_metric
 from ladderholdout.pictures import BLUES, GREEN, GREY, ORANGE, PURPLE, RED, axes_or_new, count_along
 

@@ -15,26 +15,17 @@ import ladderholdout.leaderboard.rounds as rounds_of
 import ladderholdout.leaderboard.standings as ranks_of
 from ladderholdout.arguments import choice, text
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, MetricError, UnknownHoldout
-from ladderholdout.guard import (
-    FreshRows,
-    HasLadder,
-    HoldoutSettings,
-    LocalLadder,
-    Origin,
-    Release,
-    ScoreCertificate,
-    close_round,
-    collect,
-    finals_on_record,
-    jsonable,
-    ladder_of,
-    level_of,
-    new_batch,
-    register,
-    reopen_ladder,
-    stated_in,
-)
-from ladderholdout.leaderboard.certified import certificate_of_team, standings_of
+from ladderholdout.guard.certificate import ScoreCertificate
+from ladderholdout.guard.certify import level_of
+from ladderholdout.guard.context import jsonable
+from ladderholdout.guard.ladder import LocalLadder
+from ladderholdout.guard.open_ladder import FreshRows, HasLadder, Origin, ladder_of
+from ladderholdout.guard.registering import register, reopen_ladder
+from ladderholdout.guard.reserve import finals_on_record
+from ladderholdout.guard.rounds import close_round, collect
+from ladderholdout.guard.seen import new_batch
+from ladderholdout.guard.settings import HoldoutSettings, stated_in
+from ladderholdout.guard.views import Release
 from ladderholdout.leaderboard.finals import Finals, finals_shown, held_finals, owners_of
 from ladderholdout.leaderboard.page import page_of, parts_of
 from ladderholdout.leaderboard.rounds import Collected, Round
@@ -144,7 +135,7 @@ class Leaderboard:
             raise InvalidArgument("budget", 'left out with per="rank"', budget)
         hours = rounds_of.checked_hours(rounds)
         home = register(X, y, _stated(locals(), default=DEFAULTS[per]))
-        assert isinstance(home, LocalLadder)  # of one metric
+        assert not home.by_metric
         self._hold(home)
         if rounds is not False:
             home.write(lambda tx, record: rounds_of.begin_rounds(tx, record, hours))
@@ -338,7 +329,7 @@ class Leaderboard:
         Examples
         --------
         >>> import numpy as np
-        >>> from ladderholdout.guard import Origin
+        >>> from ladderholdout.guard.open_ladder import Origin
         >>> X, y = np.arange(400).reshape(-1, 1), np.arange(400) % 2
         >>> board = Leaderboard(X, y, scoring="accuracy", ledger="memory", rounds=24)
         >>> collected = [board.collect("Ada", y, Origin(key=key)) for key in ("1", "2", "2")]
@@ -415,16 +406,14 @@ class Leaderboard:
                 "This leaderboard answers at once. Rounds are fixed when a board is started: "
                 "Leaderboard(X, y, ..., rounds=True)."
             )
-        answered = close_round(
+        closed = close_round(
             self._home,
             lambda ladder: self._home.beside(ladder).guard(),
             new_batch(),
             lambda tx, home: ranks_of.best_risk(tx, home, self.per),
             ranked=self.per == "rank",
         )
-        if answered is None:
-            return None
-        return Round(answered.record, answered.releases, self.metric)
+        return None if closed is None else Round(*closed, self.metric)
 
     def take_out(self, account: str) -> int:
         """Take what an account has waiting out of the open round; the owner may.
@@ -514,7 +503,7 @@ class Leaderboard:
         self._close_where_due()
         level = level_of(self._home, confidence)
         return self._home.read(
-            lambda tx, home: standings_of(self._home, tx, home, level), shown=True
+            lambda tx, home: ranks_of.standings_of(self._home, tx, home, level), shown=True
         )
 
     def replenish(self, X: Any, y: ArrayLike, **fresh: Any) -> Leaderboard:
@@ -632,7 +621,8 @@ class Leaderboard:
         if account is not None:
             text("account", account)
         return self._home.read(
-            lambda tx, home: certificate_of_team(self._home, tx, home, account, level), shown=True
+            lambda tx, home: ranks_of.certificate_of_team(self._home, tx, home, account, level),
+            shown=True,
         )
 
     def finals(

@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
-from html import escape
 from typing import TypeAlias
 
 import numpy as np
 
+import ladderholdout.leaderboard.standings as ranks
 from ladderholdout.arguments import whole
-from ladderholdout.certificates import assumptions_of
 from ladderholdout.certificates.finals import of_teams, rank_sets
-from ladderholdout.errors import HoldoutConflict, InvalidArgument, printable
-from ladderholdout.guard import Level, LocalLadder, finals_of, interval
-from ladderholdout.leaderboard.standings import (
-    Entrant,
-    entrants,
-    left,
-    merged,
-    rank_picture,
-    table,
-    team_ladders,
-)
+from ladderholdout.certificates.score_intervals import assumptions_of
+from ladderholdout.errors import HoldoutConflict, InvalidArgument
+from ladderholdout.guard.certificate import interval
+from ladderholdout.guard.certify import Level
+from ladderholdout.guard.ladder import LocalLadder
+from ladderholdout.guard.reserve import finals_of
 from ladderholdout.ledger.events import FinalsHeld
 from ladderholdout.ledger.evidence import shown_of
 from ladderholdout.ledger.fold import LadderRecord, refuse_waiting
 from ladderholdout.ledger.transaction import Transaction
 from ladderholdout.metrics import Metric
-from ladderholdout.pictures import RankPicture
 
 _FEW = 3
 """So many ties are named in a line; of more their number is."""
@@ -85,9 +78,23 @@ class FinalStanding:
             return str(self.best_rank)
         return f"{self.best_rank} to {self.worst_rank}"
 
+    def _texts(self) -> tuple[str, ...]:
+        """Return the cells of its line."""
+        ties = ", ".join(self.ties) if len(self.ties) <= _FEW else f"{len(self.ties)} accounts"
+        return (
+            str(self.rank),
+            self.account,
+            str(self.submission)
+            + (f" of {self.own}" if self.own not in ("", self.account) else ""),
+            "" if self.score is None else f"{self.score:.6g}",
+            "" if self.low is None or self.high is None else interval(self.low, self.high),
+            self.rank_set,
+            ties,
+        )
+
 
 @dataclass(frozen=True, slots=True)
-class Finals(Sequence[FinalStanding]):
+class Finals(ranks.Ranking[FinalStanding]):
     """Finals of a leaderboard: a sequence of `FinalStanding`, the best first.
 
     With the stated confidence all that finals of the holdout show is true at once: each interval,
@@ -148,14 +155,17 @@ class Finals(Sequence[FinalStanding]):
     assumptions: tuple[str, ...] = field(repr=False)
     rows: tuple[FinalStanding, ...]
 
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, index):  # type: ignore[no-untyped-def]  # as that of a tuple
-        return self.rows[index]
-
-    def __iter__(self) -> Iterator[FinalStanding]:
-        return iter(self.rows)
+    title = "Finals"
+    head = (
+        "rank",
+        "account",
+        "entry",
+        "score",
+        "true score",
+        "true rank",
+        "not separated from",
+    )
+    row = FinalStanding
 
     @property
     def pairs(self) -> int:
@@ -167,19 +177,6 @@ class Finals(Sequence[FinalStanding]):
         """How many pairs of accounts are separated."""
         return self.pairs - sum(len(row.ties) for row in self.rows) // 2
 
-    def lines(self) -> list[tuple[str, ...]]:
-        """Return what is shown of each row, under a head, as texts."""
-        head = (
-            "rank",
-            "account",
-            "entry",
-            "score",
-            "true score",
-            "true rank",
-            "not separated from",
-        )
-        return [head, *(tuple(map(printable, _texts(row))) for row in self.rows)]
-
     def summary(self) -> str:
         """Return in a line what the rows hold with."""
         return (
@@ -188,56 +185,10 @@ class Finals(Sequence[FinalStanding]):
             f"all of it holds at once, {100 * self.confidence:.4g} %"
         )
 
-    def to_csv(self) -> str:
-        """Return a table with a line for each account, as comma-separated values.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from ladderholdout.leaderboard import Leaderboard
-        >>> X, y = np.arange(800).reshape(-1, 1), np.arange(800) % 2
-        >>> board = Leaderboard(X, y, scoring="accuracy", reserve=0.5, ledger="memory")
-        >>> releases = [board.submit(*sent) for sent in (("Ada", y), ("Ben", 1 - y))]
-        >>> print(board.finals().to_csv().splitlines()[1])
-        1,Ada,1,1.0,0.984...,1.0,1,1,,Ada
-        """
-        head = [column.name for column in fields(FinalStanding)]
-        return table(head, ([getattr(row, name) for name in head] for row in self.rows))
-
-    def picture(self) -> RankPicture:
-        """Return the picture of the sets of ranks, of the first accounts."""
-        return rank_picture(f"Finals of {self.name}", self.summary(), self.rows, len(self.rows))
-
-    def __str__(self) -> str:
-        lines = self.lines()
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        rows = ("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
-        return "\n".join([*rows, self.summary()])
-
-    def _repr_html_(self) -> str:
-        head, *rows = self.lines()
-        cells = ["".join(f"<th>{escape(text)}</th>" for text in head)]
-        cells += ["".join(f"<td>{escape(text)}</td>" for text in row) for row in rows]
-        body = "".join(f"<tr>{row}</tr>" for row in cells)
-        return f"<table>{body}</table><p>{escape(self.summary())}</p>"
-
-
-def _texts(row: FinalStanding) -> tuple[str, ...]:
-    ties = ", ".join(row.ties) if len(row.ties) <= _FEW else f"{len(row.ties)} accounts"
-    return (
-        str(row.rank),
-        row.account,
-        str(row.submission) + (f" of {row.own}" if row.own not in ("", row.account) else ""),
-        "" if row.score is None else f"{row.score:.6g}",
-        "" if row.low is None or row.high is None else interval(row.low, row.high),
-        row.rank_set,
-        ties,
-    )
-
 
 def owners_of(tx: Transaction, home: LadderRecord, record: FinalsHeld) -> list[str]:
     """Return of each entry whose submission it is: of a team with several accounts, of which."""
-    ladders = {ladder.id: ladder.settings.account for ladder in team_ladders(tx, home)}
+    ladders = {ladder.id: ladder.settings.account for ladder in ranks.team_ladders(tx, home)}
     return [
         ladders.get(ladder) or tx.submission(home.id, number).context["account"]
         for _, ladder, number, _ in record.entries
@@ -325,9 +276,9 @@ def held_finals(
         rounds = known.rounds.get(record.id)
         if rounds is not None and (again or not known.finals):
             refuse_waiting(rounds, record.settings.name)
-        gone, names = left(tx, record), merged(tx, record)
-        everyone = [e for e in entrants(tx, record, per) if e.account not in gone]
-        teams = [] if per == "rank" else team_ladders(tx, record)
+        gone, names = ranks.left(tx, record), ranks.merged(tx, record)
+        everyone = [e for e in ranks.entrants(tx, record, per) if e.account not in gone]
+        teams = [] if per == "rank" else ranks.team_ladders(tx, record)
         ladders = {ladder.settings.account: ladder for ladder in teams}
         return chosen(tx, record, everyone, ladders, entries, names)
 
@@ -345,7 +296,7 @@ def held_finals(
 def chosen(
     tx: Transaction,
     home: LadderRecord,
-    everyone: Sequence[Entrant],
+    everyone: Sequence[ranks.Entrant],
     ladders: Mapping[str, LadderRecord],
     entries: Entries,
     names: Mapping[str, str],

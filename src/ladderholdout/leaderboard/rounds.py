@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from ladderholdout.arguments import inside
 from ladderholdout.errors import HoldoutConflict
-from ladderholdout.guard import Release
+from ladderholdout.guard.views import Release
 from ladderholdout.ledger.events import RoundClosed, RoundsBegun
 from ladderholdout.ledger.fold import LadderRecord, Rounds
 from ladderholdout.ledger.log import now

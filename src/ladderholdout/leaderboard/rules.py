@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ladderholdout.errors import HoldoutConflict, InvalidArgument
-from ladderholdout.guard import DefaultRule
+from ladderholdout.guard.settings import DefaultRule
 from ladderholdout.mechanisms import Ladder, Mechanism, RankLadder, SimplifiedLadder
 from ladderholdout.metrics import Metric
 

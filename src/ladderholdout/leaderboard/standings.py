@@ -1,27 +1,35 @@
-"""Who is on a leaderboard, from the ledger, and what it shows of them."""
+"""Who is on a leaderboard, from the ledger, and what it shows of them, with certificates."""
 
 from __future__ import annotations
 
 import csv
 import io
 import math
+from abc import abstractmethod
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from html import escape
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from ladderholdout.arguments import segment
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, printable
-from ladderholdout.guard import LocalLadder, ScoreCertificate, without_frames
-from ladderholdout.leaderboard.rules import is_board_rule
-from ladderholdout.ledger.fold import LadderRecord
+from ladderholdout.guard.certificate import ScoreCertificate
+from ladderholdout.guard.certify import Level, certificate_of, certificates_alike, guard_if_here
+from ladderholdout.guard.containment import without_frames
+from ladderholdout.guard.counting import Bars, bars_on
+from ladderholdout.guard.ladder import LocalLadder
+from ladderholdout.guard.opening import find_ladder
+from ladderholdout.leaderboard.rules import is_board_rule, kind_of
+from ladderholdout.ledger.fold import Head, LadderRecord
 from ladderholdout.ledger.rules import rules_of, state_to
 from ladderholdout.ledger.transaction import Transaction
 from ladderholdout.metrics import Metric
 from ladderholdout.pictures import Bar, RankPicture
+
+R = TypeVar("R", bound="_Ranked")
 
 BOARD = "board"
 """The account that holds the settings of a leaderboard, and the ladder of its ranks."""
@@ -220,16 +228,13 @@ def team_ladder(tx: Transaction, home: LadderRecord, account: str) -> LadderReco
     HoldoutConflict
         It has other settings than the board.
     """
-    wanted = replace(home.settings, account=account)
-    for ladder in tx.ladders(home.holdout_id):
-        if (ladder.settings.account, ladder.settings.name) == (account, wanted.name):
-            if ladder.settings != wanted:
-                raise HoldoutConflict(
-                    f"The ladder {wanted.name!r} of account {account!r} was started by hand, with "
-                    "other settings than those of the leaderboard. Submit under another account."
-                )
-            return ladder
-    return None
+    ladder = find_ladder(tx, tx.holdout(home.holdout_id), account, home.settings.name)
+    if ladder is not None and ladder.settings != replace(home.settings, account=account):
+        raise HoldoutConflict(
+            f"The ladder {ladder.settings.name!r} of account {account!r} was started by hand, with "
+            "other settings than those of the leaderboard. Submit under another account."
+        )
+    return ladder
 
 
 def start(tx: Transaction, home: LadderRecord, account: str) -> LadderRecord:
@@ -237,6 +242,112 @@ def start(tx: Transaction, home: LadderRecord, account: str) -> LadderRecord:
     settings = replace(home.settings, account=segment("account", account))
     state = state_to(rules_of(settings).start(tx.holdout(home.holdout_id).n_ladder))
     return tx.add_ladder(home.holdout_id, settings, state)
+
+
+_DRAWN = 100
+"""So many accounts are drawn."""
+
+
+class _Ranked(Protocol):
+    """A row of standings or of finals."""
+
+    @property
+    def rank(self) -> int: ...
+    @property
+    def account(self) -> str: ...
+    @property
+    def best_rank(self) -> int | None: ...
+    @property
+    def worst_rank(self) -> int | None: ...
+    def _texts(self) -> tuple[str, ...]: ...
+
+
+class Ranking(Sequence[R]):
+    """What standings and finals share: rows, the best first, as texts and as tables.
+
+    Attributes
+    ----------
+    name : str
+        The holdout's.
+    rows : tuple
+    title : str
+        Begins that of the picture.
+    head : tuple of str
+        Names of the columns in `lines`.
+    row : type
+        The kind of a row, each of whose fields is a column of `to_csv`.
+    """
+
+    __slots__ = ()
+    name: str
+    rows: tuple[R, ...]
+    title: ClassVar[str]
+    head: ClassVar[tuple[str, ...]]
+    row: ClassVar[Any]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index):  # type: ignore[no-untyped-def]  # as that of a tuple
+        return self.rows[index]
+
+    def __iter__(self) -> Iterator[R]:
+        return iter(self.rows)
+
+    @abstractmethod
+    def summary(self) -> str:
+        """Return in a line what the rows come from."""
+
+    def lines(self) -> list[tuple[str, ...]]:
+        """Return what is shown of each row, under a head, as texts."""
+        return [self.head, *(tuple(map(printable, row._texts())) for row in self.rows)]
+
+    def to_csv(self) -> str:
+        """Return a table with a line for each account, as comma-separated values.
+
+        A text that a spreadsheet would run is quoted by a mark.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from ladderholdout.leaderboard import Leaderboard
+        >>> X, y = np.arange(800).reshape(-1, 1), np.arange(800) % 2
+        >>> board = Leaderboard(X, y, scoring="accuracy", reserve=0.5, ledger="memory")
+        >>> releases = [board.submit(*sent) for sent in (("Ada", y), ("Ben", 1 - y))]
+        >>> board.standings().to_csv().splitlines()[0]
+        'rank,account,score,ties,low,high,best_rank,worst_rank,submission,submissions,since,own,accounts'
+        >>> print(board.finals().to_csv().splitlines()[1])
+        1,Ada,1,1.0,0.984...,1.0,1,1,,Ada
+        """
+        written, names = io.StringIO(), [column.name for column in fields(self.row)]
+        writer = csv.writer(written, lineterminator="\n")
+        writer.writerow(names)
+        for row in self.rows:
+            writer.writerow([_cell(getattr(row, name)) for name in names])
+        return written.getvalue()
+
+    def picture(self) -> RankPicture:
+        """Return the picture of the ranks that the true scores may have, of the first accounts."""
+        bars = []
+        for row in [row for row in self.rows if row.best_rank is not None][:_DRAWN]:
+            first, last = row.best_rank or row.rank, row.worst_rank or row.rank
+            what = f"{row.account}: rank {row.rank}, by true scores {_range(first, last)}"
+            bars.append(Bar(row.account, row.rank, first, last, what))
+        description = f"{self.summary()}. The table has the same in numbers."
+        return RankPicture(bars, len(self.rows), f"{self.title} of {self.name}", description)
+
+    def __str__(self) -> str:
+        lines = self.lines()
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        rows = ("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
+        return "\n".join([*rows, self.summary()])
+
+    def _repr_html_(self) -> str:
+        head, *rows = self.lines()
+        cells = ["".join(f"<th>{escape(text)}</th>" for text in head)]
+        cells += ["".join(f"<td>{escape(text)}</td>" for text in row) for row in rows]
+        body = "".join(f"<tr>{row}</tr>" for row in cells)
+        return f"<table>{body}</table><p>{escape(self.summary())}</p>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,9 +405,20 @@ class Standing:
     own: str = ""
     accounts: tuple[str, ...] = ()
 
+    def _texts(self) -> tuple[str, ...]:
+        """Return the cells of its line."""
+        return (
+            f"{self.rank}{'=' if self.ties else ''}",
+            self.account,
+            f"{self.score:.6g}",
+            _range(self.low, self.high),
+            _range(self.best_rank, self.worst_rank),
+            str(self.submissions),
+        )
+
 
 @dataclass(frozen=True, slots=True)
-class Standings(Sequence[Standing]):
+class Standings(Ranking[Standing]):
     """A leaderboard at one moment: a sequence of `Standing`, the best first.
 
     A table for pandas is ``pandas.DataFrame(standings)``.
@@ -349,19 +471,9 @@ class Standings(Sequence[Standing]):
     withdrawn: int = 0
     left: int = 0
 
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, index):  # type: ignore[no-untyped-def]  # as that of a tuple
-        return self.rows[index]
-
-    def __iter__(self) -> Iterator[Standing]:
-        return iter(self.rows)
-
-    def lines(self) -> list[tuple[str, ...]]:
-        """Return what is shown of each row, under a head, as texts."""
-        head = ("rank", "account", "score", "true score", "true rank", "submissions")
-        return [head, *(tuple(map(printable, _texts(row))) for row in self.rows)]
+    title = "Ranks on the leaderboard"
+    head = ("rank", "account", "score", "true score", "true rank", "submissions")
+    row = Standing
 
     def summary(self) -> str:
         """Return in a line how many submissions and releases the rows come from."""
@@ -375,81 +487,6 @@ class Standings(Sequence[Standing]):
         if self.missing is not None:
             return f"{counts}; no certificates: {self.missing}"
         return f"{counts}; true scores and ranks: {100 * self.confidence:.4g} %, all at once"
-
-    def to_csv(self) -> str:
-        """Return a table with a line for each account, as comma-separated values.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from ladderholdout.leaderboard import Leaderboard
-        >>> X, y = np.arange(400).reshape(-1, 1), np.arange(400) % 2
-        >>> board = Leaderboard(X, y, scoring="accuracy", ledger="memory")
-        >>> release = board.submit("Ada", y)
-        >>> board.standings().to_csv().splitlines()[0]
-        'rank,account,score,ties,low,high,best_rank,worst_rank,submission,submissions,since,own,accounts'
-        """
-        names = [column.name for column in fields(Standing)]
-        return table(names, ([getattr(row, name) for name in names] for row in self.rows))
-
-    def picture(self) -> RankPicture:
-        """Return the picture of the ranks that the certificates leave, of the first accounts."""
-        return rank_picture(
-            f"Ranks on the leaderboard of {self.name}",
-            self.summary(),
-            [row for row in self.rows if row.best_rank is not None],
-            len(self.rows),
-        )
-
-    def __str__(self) -> str:
-        lines = self.lines()
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        rows = ("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
-        return "\n".join([*rows, self.summary()])
-
-    def _repr_html_(self) -> str:
-        head, *rows = self.lines()
-        cells = ["".join(f"<th>{escape(text)}</th>" for text in head)]
-        cells += ["".join(f"<td>{escape(text)}</td>" for text in row) for row in rows]
-        body = "".join(f"<tr>{row}</tr>" for row in cells)
-        return f"<table>{body}</table><p>{escape(self.summary())}</p>"
-
-
-class _Ranked(Protocol):
-    """A row of standings or of finals."""
-
-    @property
-    def rank(self) -> int: ...
-    @property
-    def account(self) -> str: ...
-    @property
-    def best_rank(self) -> int | None: ...
-    @property
-    def worst_rank(self) -> int | None: ...
-
-
-_DRAWN = 100
-"""So many accounts are drawn."""
-
-
-def rank_picture(title: str, summary: str, rows: Sequence[_Ranked], ranks: int) -> RankPicture:
-    """Describe the picture of the ranks that accounts may have, of the first ones."""
-    bars = []
-    for row in rows[:_DRAWN]:
-        first, last = row.best_rank or row.rank, row.worst_rank or row.rank
-        what = f"{row.account}: rank {row.rank}, by true scores {_range(first, last)}"
-        bars.append(Bar(row.account, row.rank, first, last, what))
-    return RankPicture(bars, ranks, title, f"{summary}. The table has the same in numbers.")
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Return comma-separated values; a text that a spreadsheet would run is quoted by a mark."""
-    written = io.StringIO()
-    writer = csv.writer(written, lineterminator="\n")
-    writer.writerow(head)
-    for row in rows:
-        writer.writerow([_cell(value) for value in row])
-    return written.getvalue()
 
 
 def _cell(value: Any) -> Any:
@@ -504,18 +541,99 @@ def _interval(certificate: ScoreCertificate) -> tuple[float, float]:
     return certificate.low, certificate.high
 
 
-def _texts(row: Standing) -> tuple[str, ...]:
-    return (
-        f"{row.rank}{'=' if row.ties else ''}",
-        row.account,
-        f"{row.score:.6g}",
-        _range(row.low, row.high),
-        _range(row.best_rank, row.worst_rank),
-        str(row.submissions),
-    )
-
-
 def _range(low: float | None, high: float | None) -> str:
     if low is None or high is None:
         return ""
     return f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
+
+
+# -- with the certificates of the accounts ----------------------------------------------
+
+MANY = 100
+"""On boards with more accounts all standings have certificates at the price of the latest one."""
+
+# What a board showed last in this process, by its place and level, with the ends of the chains.
+_known: dict[tuple[str, int, Level], tuple[tuple[Head, ...], Standings]] = {}
+_REMEMBERED = 16
+
+
+def standings_of(
+    home: LocalLadder, tx: Transaction, record: LadderRecord, level: Level
+) -> Standings:
+    """Return the standings of a board, from what its ladders released."""
+    place = home.ledger, record.id, level
+    # What is shown follows from the chains of these rows, which have it all.
+    shared = [other.holdout_id for other in tx.sharing(record.holdout_id)]
+    heads = tuple(tx.fold(number).end for number in [record.holdout_id, *shared])
+    known = _known.get(place)
+    if known is not None and known[0] == heads:
+        return known[1]
+    standings = _made(home, tx, record, level)
+    if standings.missing is None:
+        if len(_known) >= _REMEMBERED:
+            _known.clear()
+        _known[place] = heads, standings
+    return standings
+
+
+def _made(home: LocalLadder, tx: Transaction, record: LadderRecord, level: Level) -> Standings:
+    per = kind_of(home.facts.rules.mechanism)
+    everyone, bars = list(entrants(tx, record, per)), bars_on(tx, record.holdout_id)
+    gone = left(tx, record)
+    scored = [e for e in everyone if e.ladder is not None and e.account not in gone]
+    certificates = _all_certified(home, tx, scored, level, bars)
+    ladders = [record, *team_ladders(tx, record)]
+    return Standings(
+        name=tx.holdout(record.holdout_id).name,
+        per=per,
+        metric=home.metric.name,
+        mechanism=repr(home.facts.rules.mechanism),
+        accounts=len(everyone),
+        submissions=sum(entrant.submissions for entrant in everyone),
+        releases=sum(ladder.state["releases"] for ladder in ladders),
+        confidence=level.confidence,
+        rows=ranked(scored, certificates, home.metric),
+        missing=next((each.missing for each in certificates if each.missing), None),
+        withdrawn=sum(len(ladder.withdrawn) for ladder in ladders),
+        left=len(gone & {entrant.account for entrant in everyone}),
+    )
+
+
+def _all_certified(
+    home: LocalLadder, tx: Transaction, scored: Sequence[Entrant], level: Level, bars: Bars
+) -> list[ScoreCertificate]:
+    """Certify all accounts: each by itself, or many at the price of the latest."""
+    guard = guard_if_here(home)
+    is_by_team = kind_of(home.facts.rules.mechanism) == "team"
+    if is_by_team and len(scored) > MANY and guard is not None:
+        latest = max(scored, key=lambda entrant: entrant.id).ladder
+        ladders = [entrant.ladder for entrant in scored if entrant.ladder is not None]
+        assert latest is not None
+        alike = certificates_alike(tx, ladders, latest, home.metric, guard, level, bars)
+        if alike is not None:
+            return alike
+    return [certified(home, tx, entrant, level, bars) for entrant in scored]
+
+
+def certified(
+    home: LocalLadder, tx: Transaction, entrant: Entrant, level: Level, bars: Bars | None = None
+) -> ScoreCertificate:
+    """Certify what was released to an account."""
+    assert entrant.ladder is not None
+    guard = guard_if_here(home)  # the standings are shown without the rows all the same
+    return certificate_of(tx, entrant.ladder, home.metric, guard, level, bars)
+
+
+def certificate_of_team(
+    home: LocalLadder, tx: Transaction, record: LadderRecord, account: str | None, level: Level
+) -> ScoreCertificate:
+    """Certify what was released to the team of an account, or to the first one on the board."""
+    per, gone = kind_of(home.facts.rules.mechanism), left(tx, record)
+    team = merged(tx, record).get(account or "", account)
+    scored = [e for e in entrants(tx, record, per) if e.ladder is not None]
+    wanted = [e for e in scored if (e.account == team if team else e.account not in gone)]
+    if wanted:
+        best = min(wanted, key=lambda entrant: (entrant.risk, entrant.since))
+        return certified(home, tx, best, level)
+    missing = f"nothing was released {'yet' if account is None else f'to {account!r}'}"
+    return ScoreCertificate(None, None, None, level.confidence, None, missing=missing)

@@ -4,24 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
 from ladderholdout.ledger import events as e
+from ladderholdout.ledger import log
 from ladderholdout.ledger.fold import Improvement, LadderRecord
-from ladderholdout.ledger.log import Log, blob
-
-# Of each ladder the last query up to a position counts them.
-_COUNTS = (
-    "SELECT ladder.id, (SELECT query FROM log WHERE log.ladder = ladder.id AND position <= ? "
-    "AND query IS NOT NULL ORDER BY position DESC LIMIT 1) FROM ladder WHERE ladder.holdout = ?"
-)
-# By the index of positions from the newest on, which seq follows.
-_BEFORE = (
-    "SELECT (SELECT position FROM log AS one WHERE one.holdout = ? AND one.seq < own.seq "
-    "ORDER BY one.position DESC LIMIT 1) FROM log AS own WHERE own.holdout = ? AND own.position = ?"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +47,6 @@ class LadderQueries:
     releases: int = 0
 
 
-class LadderEvents(NamedTuple):
-    """Queries of a ladder without a batch that improved it, and all of its queries."""
-
-    ladder_id: int
-    alone: int
-    queries: int
-
-
 @dataclass(frozen=True, slots=True)
 class Chosen:
     """The incumbent, with all that had been answered when it was chosen.
@@ -83,7 +63,6 @@ class Chosen:
         those, from 1.
     runs : int
         Runs of queries of one batch that had begun before, over all ladders.
-    events : tuple of LadderEvents
     ladders : tuple of LadderQueries
         Those queries by ladder; with a count of 0 for a ladder that was only used since. The one
         without a batch is the last of its own ladder's.
@@ -94,11 +73,10 @@ class Chosen:
     before: int
     place: int
     runs: int
-    events: tuple[LadderEvents, ...]
     ladders: tuple[LadderQueries, ...]
 
 
-class Counts(Log):
+class Counts(log.Log):
     """What had been answered of holdouts, at some lengths of their chains."""
 
     __slots__ = ()
@@ -124,17 +102,9 @@ class Counts(Log):
                 place = sum(counts[0].values()) - sum(counts[1].values())
             runs = self._runs(lengths, {known.id: own.position - 1} if alone else {})
         answered = self._answered(lengths, every)
-        events = []
-        for queries in answered:
-            is_own = alone and queries.ladder_id == ladder.id
-            improved = sum(one.batch is None for one in queries.improved)
-            single = improved - is_own
-            events.append(LadderEvents(queries.ladder_id, single, queries.count - is_own))
         before = sum(queries.count for queries in answered) - alone
-        return Chosen(
-            *(own, lengths, before, 1 if alone else place, runs, tuple(events)),
-            self._segments(answered),
-        )
+        ladders = self._segments(answered)
+        return Chosen(own, lengths, before, 1 if alone else place, runs, ladders)
 
     def answered(self, lengths: Mapping[int, int]) -> tuple[LadderQueries, ...]:
         """Return the queries by ladder that holdouts had answered at these lengths."""
@@ -148,7 +118,7 @@ class Counts(Log):
     def lengths_at(self, holdout_id: int, position: int) -> dict[int, int]:
         """Return how long the chains of sharing holdouts were when an event was added here."""
         return {
-            other: self.rows(_BEFORE, other, holdout_id, position)[0][0] or 0
+            other: self.rows(log.BEFORE, other, holdout_id, position)[0][0] or 0
             for other in sorted(self.fold(holdout_id).sharing)
         }
 
@@ -156,7 +126,7 @@ class Counts(Log):
         counts: dict[int, int] = {}
         for holdout, length in lengths.items():
             of_holdout = {
-                number: count or 0 for number, count in self.rows(_COUNTS, length, holdout)
+                number: count or 0 for number, count in self.rows(log.COUNTS, length, holdout)
             }
             if of_holdout.keys() != self.fold(holdout).ladders.keys():
                 raise e.Damaged  # else the queries of a ladder would not be counted
@@ -209,20 +179,14 @@ class Counts(Log):
 
     def _until(self, lengths: Mapping[int, int], own: Improvement) -> dict[int, int]:
         """Return the lengths up to the last query of several holdouts that is not of a batch."""
-        last = (
-            "SELECT coalesce(max(seq), 0) FROM log WHERE holdout = ? AND position <= ? "
-            "AND query IS NOT NULL AND batch IS DISTINCT FROM ?"
-        )
-        seq = max(self.rows(last, *pair, own.batch)[0][0] for pair in lengths.items())
-        at = "SELECT coalesce(max(position), 0) FROM log WHERE holdout = ? AND seq <= ?"
-        return {holdout: self.rows(at, holdout, seq)[0][0] for holdout in lengths}
+        seq = max(self.rows(log.OTHER_BATCH, *pair, own.batch)[0][0] for pair in lengths.items())
+        return {holdout: self.rows(log.UP_TO, holdout, seq)[0][0] for holdout in lengths}
 
     def _runs(self, lengths: Mapping[int, int], others: Mapping[int, int]) -> int:
         """Count the runs of queries of one batch in several holdouts, in the order of all."""
         queries, last, count = [], None, 0
         for holdout, length in {**lengths, **others}.items():
-            of_holdout = "SELECT seq, batch FROM log WHERE holdout = ? AND position <= ?"
-            queries += self.rows(f"{of_holdout} AND query IS NOT NULL", holdout, length)
+            queries += self.rows(log.BATCHES, holdout, length)
         for _, batch in sorted(queries, key=lambda row: row[0]):
             count += batch is not None and batch != last
             last = batch
@@ -239,8 +203,7 @@ class Counts(Log):
 
     def is_on_grid(self, ladder_id: int, length: int, n: int, noise: float) -> bool:
         """Return whether all that a ladder had released is a number of rows out of n."""
-        query = "SELECT body FROM log WHERE ladder = ? AND digest IS NOT NULL AND position <= ?"
-        bodies = self.rows(query, ladder_id, length)
-        released = [e.read("submitted", blob(body)).risk for (body,) in bodies]
+        entries = log.submissions_in(self.rows(log.RELEASED, ladder_id, length))
+        released = [one.risk for one in entries]
         counts = n * np.array(released, dtype=np.float64)
         return bool((np.abs(counts - np.rint(counts)) < noise).all())

@@ -180,10 +180,14 @@ class SharingCounted(Event):
 
 @event
 class Noted(Event):
-    """Something was stated about a holdout: its groups, another confidence, teams, a width."""
+    """Something was stated about a holdout: its groups, another confidence, teams, a width.
+
+    `holder` is the account that states it, None for the owner or what the library saw itself.
+    """
 
     what: str
     ladder: int | None = None
+    holder: str | None = None
     detail: Json = field(default_factory=dict)
 
 

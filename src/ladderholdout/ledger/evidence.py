@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
+from pydantic import TypeAdapter
 
-from ladderholdout.certificates import FinalsEvidence, FinalsShown, ReserveGrid
+from ladderholdout.certificates.finals import FinalsEvidence, FinalsShown
+from ladderholdout.certificates.reserve_intervals import ReserveGrid
 from ladderholdout.ledger.events import FinalsHeld, Json, ReserveQueried
-from ladderholdout.metrics.scales import Scale
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +68,9 @@ class ReserveEvidence:
     @classmethod
     def of(cls, query: ReserveQueried) -> ReserveEvidence:
         """Return what a query measured."""
-        measured = {**query.evidence, "grid": grid_from(query.evidence["grid"])}
-        if measured["clipped"] is not None:
-            measured["clipped"] = tuple(measured["clipped"])
-        return cls(**measured)
+        adapter = _adapter(cls)  # type: ignore[arg-type]  # a class hashes
+        found: ReserveEvidence = adapter.validate_python(query.evidence)
+        return found
 
     def agrees(self, query: ReserveQueried, released: float | None) -> bool:
         """Return whether a query showed what follows from this, of this released risk."""
@@ -78,40 +79,25 @@ class ReserveEvidence:
         return fits and shown == (*self.shown(), self.price())
 
 
-def grid_from(stored: Mapping[str, Any]) -> ReserveGrid:
-    """Return a grid from its numbers."""
-    limits, scale = stored["limits"], stored["scale"]
-    stated = {
-        "limits": None if limits is None else tuple(limits),
-        "scale": None if scale is None else Scale(**scale),
-    }
-    return ReserveGrid(**{**stored, **stated})
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
 
 
 def of_finals(evidence: FinalsEvidence) -> Json:
-    """Return what finals measured as plain numbers."""
-    return {
-        "grid": asdict(replace(evidence.grids[0], released=None)),
-        "released": [grid.released for grid in evidence.grids],
-        "risks": list(evidence.risks),
-        "lows": list(evidence.lows),
-        "highs": list(evidence.highs),
-        "pairs": None if evidence.pairs is None else list(evidence.pairs),
-        "amended": evidence.amended,
-    }
+    """Return what finals measured as plain numbers: their grids differ in the released risk."""
+    measured = asdict(evidence)
+    released = [grid["released"] for grid in measured["grids"]]
+    return {"grid": {**measured.pop("grids")[0], "released": None}, "released": released} | measured
 
 
 def finals_evidence(stored: Mapping[str, Any]) -> FinalsEvidence:
     """Return what finals measured."""
-    grid = grid_from(stored["grid"])
-    return FinalsEvidence(
-        tuple(replace(grid, released=released) for released in stored["released"]),
-        tuple(stored["risks"]),
-        tuple(stored["lows"]),
-        tuple(stored["highs"]),
-        None if stored["pairs"] is None else tuple(stored["pairs"]),
-        float(stored["amended"]),
-    )
+    measured = dict(stored)
+    grid, released = measured.pop("grid"), measured.pop("released")
+    measured["grids"] = [{**grid, "released": risk} for risk in released]
+    evidence: FinalsEvidence = _adapter(FinalsEvidence).validate_python(measured)
+    return evidence
 
 
 def finals_shown(shown: FinalsShown) -> Json:

@@ -6,7 +6,6 @@ grows with the number of submissions, but for the announced sizes of batches.
 
 from __future__ import annotations
 
-import io
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from pydantic import ConfigDict
 
 from ladderholdout.errors import HoldoutConflict
+from ladderholdout.ledger import arrays
 from ladderholdout.ledger import events as e
 
 FORGOTTEN = "\x1f"
@@ -99,14 +99,14 @@ class HoldoutRecord:
     id, name : int, str
     fingerprint : str
         64 hex characters over the rows' features; labels never enter it.
-    content_digest, secret : bytes
-        The keyed digest of rows and labels, and its key (which also seeds the noise).
+    secret : bytes
+        The key of all that is keyed, which also seeds the noise.
     n : int
         Number of rows.
     classes : ndarray or None
         All class labels, sorted; None where no metric has needed them.
-    vault_path, vault_digest : str or None
-        The private file and its SHA-256; None where no copy of the rows is kept.
+    vault_path : str or None
+        The private file; None where no copy of the rows is kept.
     created : datetime
     retired : datetime or None
         Since when it takes no submissions.
@@ -126,12 +126,10 @@ class HoldoutRecord:
     id: int
     name: str
     fingerprint: str
-    content_digest: bytes = field(repr=False)
     secret: bytes = field(repr=False)
     n: int
     classes: NDArray[Any] | None = field(repr=False, compare=False)
     vault_path: str | None
-    vault_digest: str | None
     created: e.Moment
     retired: e.Moment | None
     reserve: NDArray[np.bool_] | None = field(repr=False, compare=False)
@@ -158,7 +156,7 @@ class Improvement(NamedTuple):
     `until` is the position of the last query of the holdout before it that was not of its batch,
     and `place` its own place in its batch, or among the queries after those. `runs` is how many
     runs of queries of one batch had begun before, `size` the announced size of its batch.
-    `standing` is the ladder's released risk after it, and `kept` whether its predictions are kept.
+    `risk` is the ladder's released risk from then on, and `kept` whether its predictions are kept.
     """
 
     ladder_id: int
@@ -173,19 +171,9 @@ class Improvement(NamedTuple):
     until: int
     runs: int
     size: int | None
-    standing: float
     digest: str
     reserve_digest: str | None
-    of_fit: bool
     kept: bool
-
-
-class Back(NamedTuple):
-    """A withdrawal, its position, and how many queries the ladder had by then."""
-
-    event: e.Withdrawn
-    position: int
-    queries: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +196,9 @@ class LadderRecord:
     incumbent : int or None
         The number of the incumbent's submission.
     improved : tuple of Improvement
-    withdrawn : tuple of Back
+    withdrawn : tuple of Withdrawn
+    returns : tuple of int
+        After how many of its queries the ladder went back to an earlier incumbent.
     revealed : mapping
         The positions at which scores were asked for, by the numbers of their submissions.
     opened : datetime or None
@@ -230,7 +220,8 @@ class LadderRecord:
     version: int = 0
     incumbent: int | None = None
     improved: tuple[Improvement, ...] = field(default=(), repr=False)
-    withdrawn: tuple[Back, ...] = ()
+    withdrawn: tuple[e.Withdrawn, ...] = ()
+    returns: tuple[int, ...] = ()
     revealed: Mapping[int, int] = field(default_factory=dict)
     opened: e.Moment | None = None
     opened_at: int | None = None
@@ -273,21 +264,16 @@ class LadderRecord:
     def why_withdrawn(self, submission: e.Submitted) -> str | None:
         """Return why a submission, or the one that it repeats, was withdrawn."""
         number = submission.repeat_of or submission.number
-        reasons = {one.event.number: one.event.reason for one in self.withdrawn}
+        reasons = {one.number: one.reason for one in self.withdrawn}
         return reasons.get(number)
 
     def sets_aside(self, number: int) -> bool:
         """Return whether a withdrawal has set the answer to a submission aside."""
-        return any(one.event.sets_aside(number) for one in self.withdrawn)
+        return any(one.sets_aside(number) for one in self.withdrawn)
 
     def improvements(self, number: int) -> int:
         """Return how many submissions had improved the ladder up to one of them."""
         return sum(one.number <= number for one in self.improved)
-
-    @property
-    def returns(self) -> list[int]:
-        """After how many of its queries the ladder went back to an earlier incumbent."""
-        return [one.queries for one in self.withdrawn if one.event.replaced]
 
 
 def refuse_waiting(rounds: Rounds, board: str) -> None:
@@ -307,8 +293,6 @@ class View(NamedTuple):
     number: int
     fingerprint: str
     position: int
-    row_hashes: str
-    places: str
     created: e.Moment
     vault_path: str | None = None
     vault_digest: str | None = None
@@ -373,7 +357,8 @@ class Rounds:
 class Holdout:
     """All that is known of one holdout after some of its events.
 
-    `noted` and the lists beside it hold events with their positions.
+    `noted` and the lists beside it hold events with their positions; `compared` has by ladder the
+    last day with comparisons, and how many it had.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(val_json_bytes="hex")  # of snapshots
@@ -382,7 +367,7 @@ class Holdout:
     length: int = 0
     head: bytes = b""
     name: str = ""
-    registered: e.Registered | None = None
+    first: e.Registered | None = None
     known: tuple[int, e.RowsKnown] | None = None
     reserve: int | None = None
     classes: str | None = None
@@ -394,6 +379,7 @@ class Holdout:
     ladders: dict[int, LadderRecord] = field(default_factory=dict)
     sharing: dict[int, int] = field(default_factory=dict)
     shown: list[tuple[int, e.Shown]] = field(default_factory=list)
+    compared: dict[int, tuple[str, int]] = field(default_factory=dict)
     looks: list[tuple[int, e.ReserveQueried]] = field(default_factory=list)
     finals: list[tuple[int, e.FinalsHeld]] = field(default_factory=list)
     noted: list[tuple[int, e.Noted]] = field(default_factory=list)
@@ -442,7 +428,7 @@ class Holdout:
                 revealed = {happened.submission: position} | dict(ladder.revealed)
                 self._change(ladder, revealed=revealed)
             case e.Withdrawn():
-                self._withdrawn(position, happened)
+                self._withdrawn(happened)
             case e.Opened():
                 ladder = self.ladders[happened.ladder]
                 self._change(
@@ -453,6 +439,10 @@ class Holdout:
                 )
             case e.Shown():
                 self.shown.append((position, happened))
+                if happened.what == "comparison":
+                    day = happened.more["time"][:10]
+                    last, count = self.compared.get(happened.ladder, (day, 0))
+                    self.compared[happened.ladder] = day, 1 + (count if day == last else 0)
             case e.ReserveQueried():
                 raw = {name: None for name in ("risk", "low", "high")}
                 stripped = replace(happened, evidence={**happened.evidence, **raw})
@@ -482,22 +472,15 @@ class Holdout:
         """Take note of what is known of the rows."""
         self.facts += 1
         match happened:
-            case e.Registered():
-                self.registered, self.name = happened, happened.name
-                self.views.append(
-                    View(1, happened.fingerprint, position, happened.row_hashes, "", happened.time)
-                )
+            case e.Registered() | e.ViewAdded():
+                if isinstance(happened, e.Registered):
+                    self.first, self.name = happened, happened.name
+                number = len(self.views) + 1
+                self.views.append(View(number, happened.fingerprint, position, happened.time))
             case e.RowsKnown():
                 self.known = position, happened
             case e.ReserveDrawn():
                 self.reserve = position
-            case e.ViewAdded():
-                self.views.append(
-                    View(
-                        *(len(self.views) + 1, happened.fingerprint, position),
-                        *(happened.row_hashes, happened.places, happened.time),
-                    )
-                )
             case e.VaultSet():
                 place = happened.view - 1
                 moved = self.views[place]._replace(
@@ -571,10 +554,8 @@ class Holdout:
             until=self.until,
             runs=self.runs - (not alone),
             size=None if one.batch is None else self.sizes.get(one.batch),
-            standing=one.state["standing"],
             digest=one.digest,
             reserve_digest=one.reserve_digest,
-            of_fit=of_fit,
             kept=True,
         )
         return {
@@ -583,40 +564,64 @@ class Holdout:
             "improved": (*improved, made),
         }
 
-    def _withdrawn(self, position: int, one: e.Withdrawn) -> None:
+    def _withdrawn(self, one: e.Withdrawn) -> None:
         ladder = self.ladders[one.ladder]
-        done = Back(one, position, ladder.queries)
-        changes: dict[str, Any] = {"withdrawn": (*ladder.withdrawn, done)}
+        changes: dict[str, Any] = {"withdrawn": (*ladder.withdrawn, one)}
         if one.replaced:
-            standings = {made.number: made.standing for made in ladder.improved}
-            standing = ladder.start if one.incumbent is None else standings[one.incumbent]
+            risks = {made.number: made.risk for made in ladder.improved}
+            standing = ladder.start if one.incumbent is None else risks[one.incumbent]
             changes |= {"incumbent": one.incumbent, "version": ladder.version + 1}
             changes["state"] = {**ladder.state, "standing": standing}
+            changes["returns"] = (*ladder.returns, ladder.queries)
         self._change(ladder, **changes)
 
     def _of_rounds(self, position: int, happened: e.Event) -> None:
+        if isinstance(happened, e.RoundsBegun):
+            self.rounds[happened.ladder] = Rounds(happened.hours, happened.time)
+            return
+        assert isinstance(happened, e.Collected | e.TakenOut | e.RoundClosed)
+        rounds = self.rounds[happened.home]
+        waiting = rounds.waiting
         match happened:
-            case e.RoundsBegun():
-                self.rounds[happened.ladder] = Rounds(happened.hours, happened.time)
             case e.Collected():
-                rounds = self.rounds[happened.home]
-                waiting = (*rounds.waiting, Waiting(position, happened))
-                self.rounds[happened.home] = replace(rounds, waiting=waiting)
-            case e.TakenOut():
-                rounds = self.rounds[happened.home]
-                out = tuple(one for one in rounds.waiting if one.event.account == happened.account)
-                left = tuple(one for one in rounds.waiting if one not in out)
-                out = (*rounds.taken_out, *out)
-                self.rounds[happened.home] = replace(rounds, waiting=left, taken_out=out)
-            case e.RoundClosed():
-                rounds = self.rounds[happened.home]
+                rounds = replace(rounds, waiting=(*waiting, Waiting(position, happened)))
+            case e.TakenOut(account=account):
+                out = tuple(one for one in waiting if one.event.account == account)
+                left = tuple(one for one in waiting if one not in out)
+                rounds = replace(rounds, waiting=left, taken_out=(*rounds.taken_out, *out))
+            case e.RoundClosed(until=until):
+                left = tuple(one for one in waiting if one.position > until)
                 closed = (*rounds.closed, happened)
-                left = tuple(one for one in rounds.waiting if one.position > happened.until)
-                self.rounds[happened.home] = replace(
-                    rounds, closed=closed, waiting=left, taken_out=()
-                )
+                rounds = replace(rounds, closed=closed, waiting=left, taken_out=())
+        self.rounds[happened.home] = rounds
 
     # -- what is read of it ---------------------------------------------------------------
+
+    @property
+    def registered(self) -> e.Registered:
+        """The registration of its rows, without which it can be nothing."""
+        if self.first is None:
+            raise e.Damaged
+        return self.first
+
+    @property
+    def end(self) -> Head:
+        """Where its chain ends."""
+        return Head(self.length, self.head.hex())
+
+    def ladder(self, number: int, since: datetime | None = None) -> LadderRecord:
+        """Return a ladder; refuse another one in the place of that which was created `since`."""
+        ladder = self.ladders[number]
+        if since not in (None, ladder.created):
+            raise HoldoutConflict(
+                "The ledger was replaced by another one since this holdout was opened. Open the "
+                "holdout again with its rows, LadderHoldout(X, y, ...), or put the old file back."
+            )
+        return ladder
+
+    def class_labels(self) -> NDArray[Any] | None:
+        """Return all class labels, sorted; None where no metric has needed them."""
+        return None if self.classes is None else arrays.from_bytes(bytes.fromhex(self.classes))
 
     def notes(self, what: str, ladder: int | None = None) -> list[dict[str, Any]]:
         """Return the details of what was noted of one kind, oldest first."""
@@ -629,11 +634,12 @@ class Holdout:
         """The confidences that were stated beside the registered one, in their order."""
         return tuple(float(note["confidence"]) for note in self.notes("confidence"))
 
-    def grouped(self, *, withdrawn: bool = False) -> tuple[str, ...]:
-        """Return the signs that rows come in groups, with or without withdrawn ones."""
-        notes = self.notes("grouped")
-        gone = () if withdrawn else {note["by"] for note in notes if "withdrawn" in note}
-        return tuple(dict.fromkeys(str(note["by"]) for note in notes if note["by"] not in gone))
+    def grouped(self, *, withdrawn: bool = False) -> dict[str, str | None]:
+        """Return the signs that rows come in groups, by whom; with or without withdrawn ones."""
+        notes = [one for _, one in self.noted if one.what == "grouped"]
+        gone = {one.detail["by"] for one in notes if "withdrawn" in one.detail}
+        left = (one for one in notes if withdrawn or one.detail["by"] not in gone)
+        return {one.detail["by"]: one.holder for one in left if "withdrawn" not in one.detail}
 
     @property
     def spent_at(self) -> dict[str, float]:
@@ -688,10 +694,3 @@ def _is_of_registration(happened: e.Event) -> bool:
     if isinstance(happened, e.Noted):
         return happened.what in ("grouped", "spent", "overlap")
     return isinstance(happened, _OF_REGISTRATION)
-
-
-def classes_of(stored: str | None) -> NDArray[Any] | None:
-    """Read a list of classes as `ClassesFixed` has it."""
-    if stored is None:
-        return None
-    return np.asarray(np.load(io.BytesIO(bytes.fromhex(stored)), allow_pickle=False))

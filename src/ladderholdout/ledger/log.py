@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache, lru_cache
 from importlib.metadata import version
-from typing import Any, Protocol, TypeAlias
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,17 +27,9 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
 
 from ladderholdout.errors import LedgerError, UnknownHoldout
-from ladderholdout.ledger import arrays, fold
+from ladderholdout.ledger import arrays
 from ladderholdout.ledger import events as e
-from ladderholdout.ledger.fold import (
-    EMPTY,
-    FORGOTTEN,
-    Head,
-    Holdout,
-    HoldoutRecord,
-    LadderRecord,
-    refuse_retired,
-)
+from ladderholdout.ledger.fold import FORGOTTEN, Head, Holdout, HoldoutRecord, LadderRecord
 from ladderholdout.ledger.marks import Mark, mark_of
 
 FORMAT = 2
@@ -67,6 +61,7 @@ CREATE TABLE session (digest TEXT PRIMARY KEY, until TEXT NOT NULL);
 INSERT INTO ledger_format VALUES ({number})
 """
 
+NUMBER = "SELECT number FROM ledger_format"
 COLUMNS = ("ladder", "number", "query", "batch", "digest", "whole", "key", "search")
 _ADD = (
     f"INSERT INTO log (holdout, position, kind, {', '.join(COLUMNS)}, body, hash) "
@@ -82,6 +77,63 @@ _NEXT = (
 _KEEP = "INSERT INTO piece (holdout, position, name, part, content) VALUES (?, ?, ?, ?, ?)"
 PIECES = "SELECT content FROM piece WHERE holdout = ? AND position = ? AND name = ? ORDER BY part"
 _END = "UPDATE holdout SET length = ?, head = ? WHERE id = ?"
+_RENAME = "UPDATE holdout SET name = ? WHERE id = ?"
+
+_SNAPSHOT = "SELECT body, mac FROM snapshot WHERE holdout = ?"
+
+# What is found of submissions and accounts.
+ENTRIES = "SELECT body FROM log WHERE ladder = ? AND number > ? ORDER BY number LIMIT ?"
+OF_SEARCH = ENTRIES.replace("ORDER", "AND search = ? ORDER")
+PLACED = "SELECT position, body FROM log WHERE ladder = ? AND number = ?"
+RELEASED = "SELECT body FROM log WHERE ladder = ? AND digest IS NOT NULL AND position <= ?"
+FOUND = (
+    "SELECT body FROM log WHERE ladder = ? AND {0} = ? AND number IS NOT NULL ORDER BY number + 0"
+)
+# Divides by zero where others wrote since, or where a submission is known there and not here.
+UNCHANGED = (
+    "SELECT 1 / count(*) FROM (SELECT 1 FROM holdout, ledger_format WHERE id = ? AND length = ? "
+    "AND head = ? AND number = ? "
+    "AND NOT EXISTS (SELECT 1 FROM log WHERE ladder = ? AND digest = ?) "
+    "AND NOT EXISTS (SELECT 1 FROM log WHERE ladder = ? AND key = ?) FOR UPDATE OF holdout) AS same"
+)
+TOKENS = "SELECT holdout FROM log WHERE key = ? AND kind = ? ORDER BY seq DESC LIMIT 1"
+HOLDOUTS = "SELECT id, name FROM holdout ORDER BY id"
+NEW_LADDER = "INSERT INTO ladder (holdout) VALUES (?) RETURNING id"
+DROP = "DELETE FROM piece WHERE holdout = ? AND position = ?"
+NEW_SESSION = "INSERT INTO session VALUES (?, ?) ON CONFLICT DO NOTHING"
+OLD_SESSIONS = "DELETE FROM session WHERE until < ?"
+SESSION = "SELECT until FROM session WHERE digest = ?"
+
+# What is counted.
+# Of each ladder the last query up to a position counts them.
+COUNTS = (
+    "SELECT ladder.id, (SELECT query FROM log WHERE log.ladder = ladder.id AND position <= ? "
+    "AND query IS NOT NULL ORDER BY position DESC LIMIT 1) FROM ladder WHERE ladder.holdout = ?"
+)
+# By the index of positions from the newest on, which seq follows.
+BEFORE = (
+    "SELECT (SELECT position FROM log AS one WHERE one.holdout = ? AND one.seq < own.seq "
+    "ORDER BY one.position DESC LIMIT 1) FROM log AS own WHERE own.holdout = ? AND own.position = ?"
+)
+OTHER_BATCH = (
+    "SELECT coalesce(max(seq), 0) FROM log WHERE holdout = ? AND position <= ? "
+    "AND query IS NOT NULL AND batch IS DISTINCT FROM ?"
+)
+UP_TO = "SELECT coalesce(max(position), 0) FROM log WHERE holdout = ? AND seq <= ?"
+BATCHES = "SELECT seq, batch FROM log WHERE holdout = ? AND position <= ? AND query IS NOT NULL"
+
+# What is verified.
+STATED = "SELECT secret, length, head, name, n FROM holdout WHERE id = ?"
+PAGE = (
+    f"SELECT seq, position, kind, body, hash, {', '.join(COLUMNS)} FROM log WHERE holdout = ? "
+    "AND seq > ? ORDER BY seq LIMIT ?"
+)
+KEPT = "SELECT DISTINCT position, name FROM piece WHERE holdout = ?"
+LADDERS = "SELECT id FROM ladder WHERE holdout = ? ORDER BY id"
+TWICE = (
+    "SELECT {0} FROM log WHERE ladder = ? AND {0} IS NOT NULL AND number IS NOT NULL "
+    "GROUP BY {0} HAVING count(*) > 1"
+)
 
 PART = 1 << 20
 """Bytes of one piece of what is kept beside an event."""
@@ -101,22 +153,78 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-class Connected(Protocol):
-    """A connection to a database, and what is known of its holdouts."""
+@dataclass(slots=True, eq=False, repr=False)  # it knows secrets
+class Connection:
+    """A connection to a database, and what it knows of the holdouts there.
 
-    folds: dict[int, Holdout]
-    secrets: dict[int, bytes]
-    rows: dict[tuple[int, int], HoldoutRecord]
-    answers_at_once: bool
+    Whether it `answers_at_once` or over a wire, where statements are sent before answers are read.
+    """
+
+    driver: Any
+    folds: dict[int, Holdout] = field(default_factory=dict, init=False)
+    secrets: dict[int, bytes] = field(default_factory=dict, init=False)
+    rows: dict[tuple[int, int], HoldoutRecord] = field(default_factory=dict, init=False)
+
+    answers_at_once: ClassVar[bool]
+    types: ClassVar[dict[str, str]]
+    names: ClassVar[str]  # the query for the names of the tables
 
     def send(self, statement: str, values: Sequence[Any] = ()) -> Any:
         """Send a statement with ? for its values; its rows are read from what is returned."""
+        return self.driver.execute(statement, values)
 
-    def names(self) -> set[str]:
-        """Return the names of the tables."""
-
-    def make_tables(self, number: int) -> None:
+    def make_tables(self) -> None:
         """Make the tables of an empty ledger."""
+        for statement in TABLES.format(**self.types, number=FORMAT).split(";"):
+            self.send(statement)
+
+    def forget(self) -> None:
+        """Forget what is known of the holdouts: it may be what was undone."""
+        for known in (self.folds, self.secrets, self.rows):
+            known.clear()
+
+    def close(self) -> None:
+        """Close the connection, whatever it did."""
+        with suppress(Exception):
+            self.driver.close()
+
+
+C = TypeVar("C", bound=Connection)
+
+
+@dataclass(slots=True)
+class Source(Generic[C]):
+    """Connections to one database.
+
+    Attributes
+    ----------
+    ready : bool
+        Whether it was found to hold a ledger of this format.
+    """
+
+    ready: bool = field(default=False, init=False)
+    _idle: list[C] = field(default_factory=list, init=False)
+
+    def pauses(self) -> Iterator[float]:
+        """Return the pauses between attempts to reach it."""
+        return iter(())
+
+    def turn(self, *, write: bool) -> AbstractContextManager[Any]:
+        """Return what threads of this process take turns by, if the database does not see to it."""
+        return nullcontext()
+
+    def current(self) -> bool:
+        """Return whether it is still the database that was opened."""
+        return True
+
+    def dispose(self) -> None:
+        """Close the connections that nobody has."""
+        while self._idle:
+            self._idle.pop().close()
+
+    def risks(self) -> tuple[str, ...]:
+        """Return the settings that may let the database forget what was released."""
+        return ()
 
 
 @lru_cache(64)
@@ -170,9 +278,9 @@ class Log:
         The last event that was added, with its holdout.
     """
 
-    __slots__ = ("_ahead", "_pending", "_seen", "db", "ends", "held", "last", "lost", "url")
+    __slots__ = ("_ahead", "_seen", "_unkept", "db", "ends", "held", "last", "lost", "url")
 
-    def __init__(self, db: Connected, url: str) -> None:
+    def __init__(self, db: Connection, url: str) -> None:
         self.db, self.url = db, url
         self.held: dict[int, Mark] = {}
         self.ends: dict[int, Head] = {}
@@ -180,8 +288,8 @@ class Log:
         self.last: tuple[int, Head] | None = None
         self._seen: set[int] = set()
         self._ahead: dict[tuple[int, str, str], Any] = {}
-        # Predictions of an incumbent that a later round of its fit may replace before it is kept.
-        self._pending: tuple[int, int, bytes] | None = None
+        # By position, predictions that a later round of their fit may replace before they are kept.
+        self._unkept: dict[int, bytes] = {}
 
     def rows(self, statement: str, *values: Any) -> list[Any]:
         """Return all rows of a query."""
@@ -239,7 +347,7 @@ class Log:
             if len(rows) < AT_A_TIME:
                 break
             sent = None
-        if known.registered is None or (known.length, known.head) != tuple(rows[0][1:3]):
+        if known.first is None or (known.length, known.head) != tuple(rows[0][1:3]):
             raise e.Damaged
         return known
 
@@ -249,21 +357,21 @@ class Log:
 
     def _snapshot(self, holdout_id: int, secret: bytes) -> Holdout | None:
         """Return the last snapshot of a holdout, if its chain still has that place."""
-        kept = "SELECT body, mac FROM snapshot WHERE holdout = ?"
-        for body, mac in self.rows(kept, holdout_id):
-            known = read_snapshot(secret, body, mac)
-            if known is not None and self.has(holdout_id, Head(known.length, known.head.hex())):
+        for known in self.snapshots(holdout_id, secret):
+            if known is not None and self.has(holdout_id, known.end):
                 return known
         return None
+
+    def snapshots(self, holdout_id: int, secret: bytes) -> list[Holdout | None]:
+        """Return the snapshot that is kept of a holdout; None for one that was changed."""
+        return [read_snapshot(secret, *row) for row in self.rows(_SNAPSHOT, holdout_id)]
 
     def holdout(self, holdout_id: int) -> HoldoutRecord:
         """Return what is known of the rows of a holdout."""
         known = self.fold(holdout_id)
         place = holdout_id, known.facts
         if place not in self.db.rows:
-            registered = known.registered
-            assert registered is not None
-            reserve = None
+            registered, reserve = known.registered, None
             if known.reserve is not None:
                 stored = self.piece(holdout_id, known.reserve, "reserve")
                 reserve = arrays.booleans(stored, registered.n)
@@ -271,12 +379,10 @@ class Log:
                 id=holdout_id,
                 name=known.name,
                 fingerprint=registered.fingerprint,
-                content_digest=bytes.fromhex(registered.content),
                 secret=self.secret(holdout_id),
                 n=registered.n,
-                classes=fold.classes_of(known.classes),
+                classes=known.class_labels(),
                 vault_path=known.views[0].vault_path,
-                vault_digest=known.views[0].vault_digest,
                 created=registered.time,
                 retired=known.retired,
                 reserve=reserve,
@@ -287,36 +393,21 @@ class Log:
             )
         return self.db.rows[place]
 
-    def holdouts(self, *, name: str | None = None) -> tuple[HoldoutRecord, ...]:
-        """Return the registered holdouts, oldest first, or the one of a name."""
-        if name is not None:
-            rows = self.rows("SELECT id FROM holdout WHERE name = ?", name)
-        else:
-            rows = self.rows("SELECT id, name FROM holdout ORDER BY id")
-            rows = [row for row in rows if FORGOTTEN not in row[1]]
-        return tuple(self.holdout(row[0]) for row in rows)
+    def holdouts(self, **stated: Any) -> tuple[HoldoutRecord, ...]:
+        """Return the registered holdouts, oldest first: all, or those of a `name` or size `n`."""
+        where = "".join(f" WHERE {column} = ?" for column in stated)
+        rows = self.rows(f"SELECT id, name FROM holdout{where} ORDER BY id", *stated.values())
+        found = (row[0] for row in rows if "name" in stated or FORGOTTEN not in row[1])
+        return tuple(map(self.holdout, found))
 
     def holdout_id(self, name: str) -> int | None:
         """Return the id of a holdout, whatever else of it can be read."""
         rows = self.rows("SELECT id FROM holdout WHERE name = ?", name)
         return rows[0][0] if rows else None
 
-    def of_size(self, n: int) -> tuple[HoldoutRecord, ...]:
-        """Return the holdouts of so many rows, oldest first."""
-        rows = self.rows("SELECT id, name FROM holdout WHERE n = ? ORDER BY id", n)
-        return tuple(self.holdout(row[0]) for row in rows if FORGOTTEN not in row[1])
-
-    def with_features(self, fingerprint: str) -> tuple[HoldoutRecord, ...]:
-        """Return the holdouts of which a view has this fingerprint, oldest first."""
-        return tuple(
-            rows
-            for rows in self.holdouts()
-            if any(view.fingerprint == fingerprint for view in self.fold(rows.id).views)
-        )
-
-    def ladder(self, ladder_id: int) -> LadderRecord:
-        """Return a ladder."""
-        return self.fold(self._home(ladder_id)).ladders[ladder_id]
+    def ladder(self, ladder_id: int, since: datetime | None = None) -> LadderRecord:
+        """Return a ladder; refuse another one in the place of that which was created `since`."""
+        return self.fold(self._home(ladder_id)).ladder(ladder_id, since)
 
     def _home(self, ladder_id: int) -> int:
         """Return the holdout of a ladder."""
@@ -342,11 +433,6 @@ class Log:
 
     # -- ends -----------------------------------------------------------------------------
 
-    def head(self, holdout_id: int) -> Head:
-        """Return where the chain of a holdout ends."""
-        rows = self.rows("SELECT length, head FROM holdout WHERE id = ?", holdout_id)
-        return Head(rows[0][0], blob(rows[0][1]).hex()) if rows else EMPTY
-
     def head_at(self, holdout_id: int, length: int) -> Head | None:
         """Return where a chain ended when it had this length, None where it never had."""
         at = "SELECT hash FROM log WHERE holdout = ? AND position = ?"
@@ -363,12 +449,22 @@ class Log:
 
     # -- writing --------------------------------------------------------------------------
 
-    def hold(self, holdout_id: int) -> Holdout:
-        """Lock a holdout until the transaction ends, and return what is known of it then."""
+    def hold(self, holdout_id: int, ahead: Callable[[], None] | None = None) -> Holdout:
+        """Lock a holdout until the transaction ends, and return what is known of it then.
+
+        `ahead` sends to a server what is asked for besides.
+        """
         if holdout_id not in self.held:
+            sent = None
             if not self.db.answers_at_once:
+                # In statements of their own, since each sees what was committed when it begins: the
+                # statement that locks waits until others have committed.
                 self.db.send("SELECT 1 FROM holdout WHERE id = ? FOR UPDATE", (holdout_id,))
-            self._catch_up(holdout_id)
+                if holdout_id in self.db.folds:
+                    sent = self.send_for_news(self.db.folds[holdout_id])
+                if ahead is not None:
+                    ahead()
+            self._catch_up(holdout_id, sent)
             self._held(holdout_id)
         return self.db.folds[holdout_id]
 
@@ -380,48 +476,46 @@ class Log:
 
     def _held(self, holdout_id: int, *, checked: bool = True) -> None:
         known, mark = self.db.folds[holdout_id], self.mark(holdout_id)
-        self.held[holdout_id], self.ends[holdout_id] = mark, _head(known)
+        self.held[holdout_id], self.ends[holdout_id] = mark, known.end
         seen = mark.seen() if checked else None
-        if seen is not None and self.lacks(holdout_id, _head(known), seen):
+        if seen is not None and self.lacks(holdout_id, known.end, seen):
             self.lost.append(seen)
             self.add(holdout_id, e.Restored(length=seen.length))
 
-    def add(
-        self, holdout_id: int, *happened: e.Event, pieces: Mapping[str, Any] | None = None
-    ) -> None:
-        """Add events to the chain of a holdout; `pieces` is what is kept beside the first."""
+    def add(self, holdout_id: int, *happened: e.Event) -> None:
+        """Add events to the chain of a holdout."""
         known, secret = self.hold(holdout_id), self.secret(holdout_id)
+        name = known.name
         for one in happened:
             position = known.length + 1
-            for name, content in (pieces or {}).items():
-                self._keep(holdout_id, position, name, content)
-            pieces = None
             kind, body = e.written(one)
             link = linked(secret, known.head, position, kind, body)
             known.apply(position, link, one)
             self.db.send(_ADD, (holdout_id, position, kind, *columns_of(one), body, link))
         self.db.send(_END, (known.length, known.head, holdout_id))
-        self.ends[holdout_id] = _head(known)
+        if known.name != name:
+            self.db.send(_RENAME, (known.name, holdout_id))
+        self.ends[holdout_id] = known.end
         self.last = holdout_id, self.ends[holdout_id]
         if known.length // SNAPSHOT_EVERY > (known.length - len(happened)) // SNAPSHOT_EVERY:
-            self._keep_snapshot(known, secret)
+            self.db.send("DELETE FROM snapshot WHERE holdout = ?", (known.id,))
+            values = known.id, known.length, *written_snapshot(secret, known)
+            self.db.send("INSERT INTO snapshot VALUES (?, ?, ?, ?)", values)
 
-    def _keep(self, holdout_id: int, position: int, name: str, parts: Any) -> None:
-        """Keep bytes, or an iterable of them, beside an event, in pieces."""
+    def beside(self, holdout_id: int, **pieces: Any) -> dict[str, str]:
+        """Keep bytes, or iterables of them, beside the next event; return their SHA-256 by name."""
+        position = self.hold(holdout_id).length + 1
+        return {
+            name: self._keep(holdout_id, position, name, parts) for name, parts in pieces.items()
+        }
+
+    def _keep(self, holdout_id: int, position: int, name: str, parts: Any) -> str:
         whole = [parts] if isinstance(parts, bytes | memoryview) else parts
+        hashed = hashlib.sha256()
         for number, part in enumerate(_in_parts(whole)):
+            hashed.update(part)
             self.db.send(_KEEP, (holdout_id, position, name, number, part))
-
-    def _keep_snapshot(self, known: Holdout, secret: bytes) -> None:
-        body, mac = written_snapshot(secret, known)
-        self.db.send("DELETE FROM snapshot WHERE holdout = ?", (known.id,))
-        values = known.id, known.length, body, mac
-        self.db.send("INSERT INTO snapshot VALUES (?, ?, ?, ?)", values)
-
-    def renamed(self, holdout_id: int) -> None:
-        """Write the name that a holdout has by its events to where it is found."""
-        name = self.fold(holdout_id).name
-        self.db.send("UPDATE holdout SET name = ? WHERE id = ?", (name, holdout_id))
+        return hashed.hexdigest()
 
     def start(self, registered: e.Registered, secret: bytes, row_hashes: memoryview) -> int:
         """Register rows; return the id of the holdout."""
@@ -432,18 +526,10 @@ class Log:
         self.db.folds[holdout_id] = Holdout(holdout_id)
         self._seen.add(holdout_id)
         self.held[holdout_id] = Mark(None, secret)
-        self.add(holdout_id, registered, pieces={"row_hashes": row_hashes})
+        self.beside(holdout_id, row_hashes=row_hashes)
+        self.add(holdout_id, registered)
         self._held(holdout_id)
         return holdout_id
-
-
-def _head(known: Holdout) -> Head:
-    return Head(known.length, known.head.hex())
-
-
-def refuse(known: Holdout) -> None:
-    """Refuse what would add to rows that accept no submissions any more."""
-    refuse_retired(known.name, known.retired)
 
 
 def refuse_other_format(number: Any) -> None:
@@ -461,6 +547,11 @@ def blob(stored: Any) -> bytes:
     if not isinstance(stored, bytes):
         raise e.Damaged
     return stored
+
+
+def submissions_in(rows: Iterable[tuple[Any]]) -> list[e.Submitted]:
+    """Read the submissions of which rows have the bodies alone."""
+    return [e.read("submitted", blob(body)) for (body,) in rows]
 
 
 def as_bytes(values: NDArray[Any]) -> memoryview:
@@ -487,14 +578,10 @@ def _snapshots() -> TypeAdapter[Holdout]:
     return TypeAdapter(Holdout)
 
 
-@cache
-def _version() -> bytes:
-    return version("ladderholdout").encode()
-
-
 def snapshot_code(secret: bytes, body: bytes) -> bytes:
     """Return the MAC of a snapshot: that of another version may know less, and counts as none."""
-    return hmac.digest(secret, b"ladderholdout snapshot %b\0" % _version() + body, "sha256")
+    known = version("ladderholdout").encode()
+    return hmac.digest(secret, b"ladderholdout snapshot %b\0" % known + body, "sha256")
 
 
 def written_snapshot(secret: bytes, known: Holdout) -> tuple[bytes, bytes]:

@@ -15,16 +15,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
+from ladderholdout import process
 from ladderholdout.ledger.fold import Head
 from ladderholdout.ledger.place import is_memory, vault_beside
-from ladderholdout.process import (
-    PerProcess,
-    make_private,
-    open_private,
-    open_to_read,
-    read_start,
-    write_start,
-)
 
 _PURPOSE = b"ladderholdout mark 1"
 _SIZE = 256
@@ -50,10 +43,7 @@ class Mark:
         if self.path is None:
             return None
         try:
-            stored = read_start(_opened(self.path), _SIZE)
-            written = _written.get(self)
-            if written is not None and written[0] == stored:
-                return written[1]
+            stored = process.read_start(_opened(self.path), _SIZE)
             text, code = stored.decode().split()
             length, _, digest = text.partition(":")
             return Head(int(length), digest) if self._code(text) == code else None
@@ -72,10 +62,9 @@ class Mark:
             try:
                 descriptor = _opened(self.path)
             except FileNotFoundError:
-                make_private(self.path.parent)
+                process.make_private(self.path.parent)
                 descriptor = _opened(self.path, create=True)
-            write_start(descriptor, line)
-            _written[self] = line, head
+            process.write_start(descriptor, line)
 
     def _code(self, text: str) -> str:
         return hmac.digest(self.secret, _PURPOSE + text.encode(), "sha256").hex()
@@ -83,9 +72,7 @@ class Mark:
 
 # The marks that this process has open. To open and close one takes as long as all else.
 _descriptors: dict[Path, int] = {}
-# What this process wrote to each mark last: where that is read again, its code is not checked.
-_written: dict[Mark, tuple[bytes, Head]] = {}
-_lock = PerProcess(threading.Lock)
+_lock = process.PerProcess(threading.Lock)
 
 
 def _opened(path: Path, create: bool = False) -> int:
@@ -97,11 +84,11 @@ def _opened(path: Path, create: bool = False) -> int:
                 return known
             os.close(_descriptors.pop(path))
         try:
-            descriptor = open_private(path, create=create)
+            descriptor = process.open_private(path, create=create)
         except FileNotFoundError:
             raise
         except OSError:  # this user may read it, perhaps, and not write to it
-            descriptor = open_to_read(path)
+            descriptor = process.open_to_read(path)
         return _descriptors.setdefault(path, descriptor)
 
 

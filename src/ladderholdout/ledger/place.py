@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
+from functools import lru_cache
 from pathlib import Path
 from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
 from uuid import uuid4
@@ -23,12 +24,11 @@ _MEMORY = "memory"
 _SERVER = "postgresql"
 # What a URL may set for libpq besides user, password, host, port and database. No other
 # password: what is shown of a URL must hide all of them.
-_TRANSPORT = ("sslmode", "sslcert", "sslkey", "sslrootcert", "sslcrl", "channel_binding")
-_LIVELINESS = ("keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count")
-_OF_SERVERS = {"host", "port", "hostaddr", "passfile", "service", "options", "require_auth"} | {
+_OF_SERVERS = {
+    *("host", "port", "hostaddr", "passfile", "service", "options", "require_auth"),
     *("connect_timeout", "tcp_user_timeout", "application_name", "target_session_attrs"),
-    *_TRANSPORT,
-    *_LIVELINESS,
+    *("sslmode", "sslcert", "sslkey", "sslrootcert", "sslcrl", "channel_binding"),
+    *("keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count"),
 }
 _ELSEWHERE = "A ledger is a file, or for several machines a PostgreSQL database: postgresql://user@host/base."
 _CONNECTED = (
@@ -102,13 +102,6 @@ def default_path() -> Path:
     return platformdirs.user_data_path("ladderholdout") / "ledger.db"
 
 
-def _is_utf8(text: str) -> bool:
-    try:
-        return bool(text.encode())
-    except UnicodeEncodeError:
-        return False
-
-
 def resolve_url(ledger: str | os.PathLike[str] | None) -> str:
     """Bring any way of naming a ledger to one URL.
 
@@ -144,7 +137,7 @@ def resolve_url(ledger: str | os.PathLike[str] | None) -> str:
     if not isinstance(text, str):
         raise _refused(type(ledger).__name__)
     text = str.__str__(text)
-    if not text.strip() or "\0" in text or not _is_utf8(text):
+    if not text.strip() or "\0" in text or text != text.encode(errors="replace").decode():
         broken = "a text with a zero byte or half a character"
         raise _refused(broken if text.strip() else "an empty text")
     if text == _MEMORY:
@@ -233,6 +226,7 @@ def is_server(url: str) -> bool:
     return url.startswith(f"{_SERVER}://")
 
 
+@lru_cache(256)
 def file_of(url: str) -> Path | None:
     """Return the SQLite file behind a URL, or None for a ledger that has none."""
     return None if is_memory(url) or is_server(url) else Path(Url.read(url).database)

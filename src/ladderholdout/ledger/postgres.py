@@ -5,21 +5,20 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass, field, replace
-from functools import cache
-from typing import Any
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 from ladderholdout.errors import LedgerBusy, LedgerError, LedgerUnreachable
 from ladderholdout.extras import needed
-from ladderholdout.ledger.fold import Holdout, HoldoutRecord
-from ladderholdout.ledger.log import TABLES
+from ladderholdout.ledger.log import Connection, Source
 from ladderholdout.ledger.place import Access, Url, shown, timeout_of
 
 SCHEMA = "ladderholdout"
 """The schema of the database that a ledger's tables are in."""
 
 _LOCK = 0x1ADDE2
+_SERIAL = "GENERATED ALWAYS AS IDENTITY PRIMARY KEY"
 # Seconds that a server is waited for which this process has never reached.
 _PATIENCE_AT_FIRST = 10.0
 _FIRST_PAUSE = 0.05
@@ -88,41 +87,31 @@ class Stale(LedgerError):
     """
 
 
-@cache
-def _by_percent(statement: str) -> str:
-    return statement.replace("?", "%s")
-
-
-@dataclass(slots=True, eq=False, repr=False)  # it knows secrets
-class ServerConnection:
-    """A connection to a server, and what it knows of the holdouts there.
+@dataclass(slots=True, eq=False, repr=False)
+class ServerConnection(Connection):
+    """A connection to a server.
 
     Statements are sent in a pipeline: the server is waited for where rows are read.
     """
 
-    driver: Any
     sent: Any = None
-    folds: dict[int, Holdout] = field(default_factory=dict)
-    secrets: dict[int, bytes] = field(default_factory=dict)
-    rows: dict[tuple[int, int], HoldoutRecord] = field(default_factory=dict)
+
     answers_at_once = False
+    types: ClassVar = {
+        "serial": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+        "bytes": "BYTEA",
+    }
+    names = f"SELECT tablename FROM pg_tables WHERE schemaname = '{SCHEMA}'"
 
     def send(self, statement: str, values: Sequence[Any] = ()) -> Any:
         """Send a statement."""
-        return self.driver.execute(_by_percent(statement), values)
+        return self.driver.execute(statement.replace("?", "%s"), values)
 
-    def names(self) -> set[str]:
-        """Return the names of the tables."""
-        known = "SELECT tablename FROM pg_tables WHERE schemaname = ?"
-        return {row[0] for row in self.send(known, (SCHEMA,)).fetchall()}
-
-    def make_tables(self, number: int) -> None:
+    def make_tables(self) -> None:
         """Make the schema and the tables of an empty ledger."""
         if not self.send("SELECT to_regnamespace(?)", (SCHEMA,)).fetchone()[0]:
             self.send(f"CREATE SCHEMA {SCHEMA}")
-        serial = "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"
-        for statement in TABLES.format(serial=serial, bytes="BYTEA", number=number).split(";"):
-            self.send(statement)
+        Connection.make_tables(self)
 
     def settle(self) -> None:
         """Wait until all that was sent is answered; raise what failed."""
@@ -130,19 +119,9 @@ class ServerConnection:
         if sent is not None:
             sent.__exit__(None, None, None)
 
-    def forget(self) -> None:
-        """Forget what is known of the holdouts: it may be what was undone."""
-        for known in (self.folds, self.secrets, self.rows):
-            known.clear()
-
-    def close(self) -> None:
-        """Close the connection, whatever it did."""
-        with suppress(Exception):
-            self.driver.close()
-
 
 @dataclass(slots=True)
-class ServerSource:
+class ServerSource(Source[ServerConnection]):
     """Connections to one server."""
 
     url: Url
@@ -150,17 +129,11 @@ class ServerSource:
     timeout: float
     driver: Any
     made: int = 0
-    ready: bool = False
-    _idle: list[ServerConnection] = field(default_factory=list)
 
     @property
     def faults(self) -> tuple[type[Exception], ...]:
         """The errors of the driver."""
         return (self.driver.Error,)
-
-    def turn(self, *, write: bool) -> AbstractContextManager[Any]:
-        """Return what threads of this process take turns by: the server sees to that."""
-        return nullcontext()
 
     def pauses(self) -> Iterator[float]:
         """Yield pauses between attempts to reach the server, until the timeout."""
@@ -170,10 +143,6 @@ class ServerSource:
             made = self.made
             yield random.uniform(0.01, longest)
             longest = min(2 * longest, 1.0) if made == self.made else _FIRST_PAUSE
-
-    def current(self) -> bool:
-        """Return whether it is still the database that was opened."""
-        return True
 
     def connect(self) -> ServerConnection:
         """Return a connection that nobody else has."""
@@ -219,11 +188,6 @@ class ServerSource:
             self._keep(conn)
         else:
             conn.close()
-
-    def dispose(self) -> None:
-        """Close the connections that nobody has."""
-        while self._idle:
-            self._idle.pop().close()
 
     def _keep(self, conn: ServerConnection) -> None:
         if len(self._idle) < _IDLE:

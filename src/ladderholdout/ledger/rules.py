@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NoReturn
 
@@ -20,24 +20,6 @@ from ladderholdout.mechanisms.base import Evidence, State
 from ladderholdout.mechanisms.rules import FreshRngs, LadderRules
 from ladderholdout.metrics import Evaluation, ItemMetric, Metric, get_metric
 from ladderholdout.metrics.scales import scale_of
-
-
-@dataclass(frozen=True, slots=True)
-class _Answers:
-    """The answer to each submission, in nine bytes, for the repeats of any of them."""
-
-    risks: array[float] = field(default_factory=lambda: array("d"))
-    improved: bytearray = field(default_factory=bytearray)
-
-    def keep(self, number: int, risk: float, improved: bool) -> None:
-        if gap := number - 1 - len(self.risks):
-            self.risks.extend([math.nan] * gap)
-            self.improved.extend(bytes(gap))
-        self.risks.append(risk)
-        self.improved.append(improved)
-
-    def of(self, number: int) -> tuple[float, bool]:
-        return self.risks[number - 1], bool(self.improved[number - 1])
 
 
 @lru_cache(256)
@@ -157,12 +139,14 @@ class Replay:
     ladder : int
     """
 
-    __slots__ = ("_answers", "_draws", "_rules", "_start", "_state")
+    __slots__ = ("_draws", "_improved", "_risks", "_rules", "_start", "_state")
 
     def __init__(self, settings: LadderSettings, n: int, secret: bytes, ladder: int) -> None:
         self._rules = rules_of(settings)
         self._state = self._rules.start(n)
-        self._start, self._answers = self._state.standing, _Answers()
+        self._start = self._state.standing
+        # The answer to each submission, in nine bytes, for the repeats of any of them.
+        self._risks, self._improved = array("d"), bytearray()
         self._draws = FreshRngs(self._rules, secret, ladder)
 
     def answer(self, one: Submitted) -> tuple[float, bool]:
@@ -172,17 +156,19 @@ class Replay:
             self._state, outcome = self._rules.replay(self._state, Evidence(**one.evidence), rng)
             answer = outcome.risk, outcome.improved
         else:
-            answer = self._answers.of(one.repeat_of)
+            answer = self._risks[one.repeat_of - 1], bool(self._improved[one.repeat_of - 1])
             if one.evidence:  # it was not answered as it was the first time
                 answer = not_improved(self._rules, self._state.standing, answer[0])
-        self._answers.keep(one.number, *answer)
+        gap = one.number - 1 - len(self._risks)  # where entries were removed
+        self._risks.extend([*[math.nan] * gap, answer[0]])
+        self._improved.extend([*bytes(gap), answer[1]])
         return answer
 
     def back(self, withdrawn: Withdrawn) -> None:
         """Go back to an earlier incumbent; what was spent and the noise stay."""
         if withdrawn.replaced:
             back = withdrawn.incumbent
-            standing = self._start if back is None else self._answers.of(back)[0]
+            standing = self._start if back is None else self._risks[back - 1]
             self._state = replace(self._state, standing=standing)
 
     @property

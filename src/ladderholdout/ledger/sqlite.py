@@ -8,27 +8,17 @@ import sqlite3
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
+from ladderholdout import process
 from ladderholdout.errors import InvalidArgument, LedgerBusy, LedgerError
-from ladderholdout.ledger.fold import Holdout, HoldoutRecord
-from ladderholdout.ledger.log import TABLES
-from ladderholdout.ledger.place import Access, file_of, is_memory, timeout_of
-from ladderholdout.process import (
-    HAS_QUEUES,
-    lock_byte,
-    make_private,
-    open_private,
-    open_to_read,
-    read_start,
-    sync,
-    unlock_byte,
-)
+from ladderholdout.ledger.log import Connection, Source
+from ladderholdout.ledger.place import Access, file_of, timeout_of
 
 _FAULTS = {
     "SQLITE_READONLY": "it is read-only. Give this user write access to the file and its folder",
@@ -66,13 +56,13 @@ class Turns:
 
     def take(self, seconds: float) -> None:
         """Wait for a turn, at most so many seconds; then SQLite decides."""
-        if not HAS_QUEUES:
+        if not process.HAS_QUEUES:
             return
         with self._change:
             waiting = self._waiting
             if waiting is not None and not waiting.is_alive():
                 waiting = None
-            self._awaited = waiting is not None or not lock_byte(
+            self._awaited = waiting is not None or not process.lock_byte(
                 self._descriptor, _BYTE, wait=False
             )
         if not self._awaited:
@@ -87,7 +77,7 @@ class Turns:
 
     def leave(self) -> None:
         """Let the next one write."""
-        unlock_byte(self._descriptor, _BYTE)
+        process.unlock_byte(self._descriptor, _BYTE)
 
     def _start_waiting(self) -> threading.Thread:
         waiting = threading.Thread(target=self._wait, name="ladderholdout-turn", daemon=True)
@@ -96,55 +86,28 @@ class Turns:
         return waiting
 
     def _wait(self) -> None:
-        lock_byte(self._descriptor, _BYTE, wait=True)
+        process.lock_byte(self._descriptor, _BYTE, wait=True)
         with self._change:
             self._waiting = None
             if not self._awaited:
                 self.leave()
 
 
-@dataclass(slots=True, eq=False, repr=False)  # it knows secrets
-class SqliteConnection:
-    """A connection to a file, and what it knows of the holdouts there."""
+@dataclass(slots=True, eq=False, repr=False)
+class SqliteConnection(Connection):
+    """A connection to a file."""
 
-    driver: sqlite3.Connection
     companions: list[Identity | None]
     patience: float = -1.0
     writes: bool = False
-    folds: dict[int, Holdout] = field(default_factory=dict)
-    secrets: dict[int, bytes] = field(default_factory=dict)
-    rows: dict[tuple[int, int], HoldoutRecord] = field(default_factory=dict)
+
     answers_at_once = True
-
-    def send(self, statement: str, values: Sequence[Any] = ()) -> Any:
-        """Run a statement."""
-        return self.driver.execute(statement, values)
-
-    def names(self) -> set[str]:
-        """Return the names of the tables."""
-        return {row[0] for row in self.send("SELECT name FROM sqlite_master WHERE type = 'table'")}
-
-    def make_tables(self, number: int) -> None:
-        """Make the tables of an empty ledger."""
-        tables = TABLES.format(serial="INTEGER PRIMARY KEY", bytes="BLOB", number=number)
-        for statement in tables.split(";"):
-            self.send(statement)
-
-    def forget(self) -> None:
-        """Forget what is known of the holdouts: it may be what was undone."""
-        for known in (self.folds, self.secrets, self.rows):
-            known.clear()
-
-    def close(self) -> None:
-        """Close the connection, whatever it did."""
-        with suppress(sqlite3.Error):
-            self.driver.rollback()
-        with suppress(sqlite3.Error):
-            self.driver.close()
+    types: ClassVar = {"serial": "INTEGER PRIMARY KEY", "bytes": "BLOB"}
+    names = "SELECT name FROM sqlite_master WHERE type = 'table'"
 
 
 @dataclass(slots=True)
-class FileSource:
+class FileSource(Source[SqliteConnection]):
     """Connections to one file, or to one ledger in memory (`path` is None)."""
 
     path: Path | None
@@ -152,10 +115,8 @@ class FileSource:
     timeout: float = 0.0
     descriptor: int = -1
     changes: int = 0
-    ready: bool = False
     lock: threading.RLock = field(default_factory=threading.RLock)
     _turns: Turns = field(init=False)
-    _idle: list[SqliteConnection] = field(default_factory=list)
     _writers: int = 0
     _places: tuple[str, ...] = ()
 
@@ -173,10 +134,6 @@ class FileSource:
     def turn(self, *, write: bool) -> AbstractContextManager[Any]:
         """Return what threads of this process take turns by."""
         return self.lock if write or self.path is None else nullcontext()
-
-    def pauses(self) -> Iterator[float]:
-        """Return the pauses between attempts to reach it: a file answers or does not."""
-        return iter(())
 
     def current(self) -> bool:
         """Return whether the file is still the one that was opened."""
@@ -199,8 +156,13 @@ class FileSource:
             conn.patience = patience
         if access is Access.READ:
             conn.send("BEGIN")
-        else:
-            self._begin_alone(conn)
+            return
+        end = time.monotonic() + self.timeout
+        if self.path is not None:
+            conn.writes = True
+            self._writers += 1
+            self._turns.take(self.timeout)
+        _once_free(conn.driver, "BEGIN IMMEDIATE", end)
 
     def commit(self, conn: SqliteConnection) -> None:
         """Make what was written durable."""
@@ -222,11 +184,6 @@ class FileSource:
             conn.forget()
             self._idle.append(conn)
 
-    def dispose(self) -> None:
-        """Close the connections that nobody has."""
-        while self._idle:
-            self._idle.pop().close()
-
     def check(self, conn: SqliteConnection) -> None:
         """Refuse to go on with files that were removed, replaced or overwritten since."""
         if self.path is None:
@@ -246,21 +203,6 @@ class FileSource:
                 "it back, then start again."
             )
         self.changes = changes
-
-    def _begin_alone(self, conn: SqliteConnection) -> None:
-        end = time.monotonic() + self.timeout
-        if self.path is not None:
-            conn.writes = True
-            self._writers += 1
-            self._turns.take(self.timeout)
-        while True:
-            try:
-                conn.send("BEGIN IMMEDIATE")
-                return
-            except sqlite3.OperationalError as fault:
-                if not _is_busy(fault) or time.monotonic() > end:
-                    raise
-            time.sleep(random.uniform(0, _PAUSE))
 
     def _leave(self, conn: SqliteConnection) -> None:
         if conn.writes:
@@ -287,7 +229,8 @@ class FileSource:
                 )
         driver.text_factory = _text
         driver.isolation_level = None  # the driver's own BEGIN would be a deferred one
-        _write_ahead(driver, self.timeout)
+        # Readers go on while somebody writes.
+        _once_free(driver, "PRAGMA journal_mode=WAL", time.monotonic() + self.timeout)
         driver.execute("PRAGMA synchronous=FULL")
         companions: list[Identity | None] = []
         if self.path is not None:
@@ -326,8 +269,8 @@ def make(path: Path) -> None:
     if path.exists():
         return
     try:
-        make_private(path.parent)
-        os.close(open_private(path))
+        process.make_private(path.parent)
+        os.close(process.open_private(path))
     except OSError as fault:
         raise LedgerError(
             f"The ledger {path} cannot be made ({fault.strerror}). Name another place "
@@ -335,24 +278,25 @@ def make(path: Path) -> None:
         ) from None
 
 
-def file_source(url: str) -> FileSource:
-    """Return the source of connections to a file that is there."""
-    if is_memory(url):
+def source(url: str, *, create: bool) -> FileSource:
+    """Return the source of connections to a file that is there, or to a ledger in memory."""
+    path = file_of(url)
+    if path is not None:
+        return FileSource(path, *_opened(path, timeout_of(url)))
+    if not create:
         raise LedgerError(
             'A ledger in memory ("memory") lives in the process that made it. For searches '
             "with several processes (n_jobs, loky, fork) give ledger= a path."
         )
-    path = file_of(url)
-    assert path is not None
-    return FileSource(path, *_opened(path, timeout_of(url)))
+    return FileSource(None)
 
 
 def _opened(path: Path, timeout: float) -> tuple[Identity, float, int]:
     try:
         try:
-            descriptor = open_private(path, create=False)
+            descriptor = process.open_private(path, create=False)
         except PermissionError:  # the file is read then, without turns at writing
-            descriptor = open_to_read(path)
+            descriptor = process.open_to_read(path)
     except FileNotFoundError:
         raise LedgerError(
             f"The ledger {path} is not there. Restore the file, or open the holdout with its "
@@ -367,27 +311,22 @@ def _opened(path: Path, timeout: float) -> tuple[Identity, float, int]:
     return (status.st_dev, status.st_ino), timeout, descriptor
 
 
-def _is_busy(fault: BaseException | None) -> bool:
-    return getattr(fault, "sqlite_errorname", "").startswith(_BUSY)
-
-
-def _write_ahead(driver: sqlite3.Connection, timeout: float) -> None:
-    """Let readers go on while somebody writes; SQLite waits for nobody here by itself."""
-    end = time.monotonic() + timeout
+def _once_free(driver: sqlite3.Connection, statement: str, end: float) -> None:
+    """Run a statement as soon as nobody bars it: SQLite waits for nobody here by itself."""
     while True:
         try:
-            driver.execute("PRAGMA journal_mode=WAL")
+            driver.execute(statement)
             return
         except sqlite3.OperationalError as fault:
-            if not _is_busy(fault) or time.monotonic() > end:
+            if not fault.sqlite_errorname.startswith(_BUSY) or time.monotonic() > end:
                 raise
-        time.sleep(0.01)
+        time.sleep(random.uniform(0, _PAUSE))
 
 
 def _changes(descriptor: int) -> int:
     """Return the file's change counter, which never falls; -1 where it is no database."""
     try:
-        header = read_start(descriptor, 28)
+        header = process.read_start(descriptor, 28)
     except OSError:
         return -1
     return int.from_bytes(header[24:], "big") if header.startswith(_HEADER) else -1
@@ -412,7 +351,7 @@ def _identities(places: tuple[str, ...]) -> list[Identity | None]:
 def copy(path: Path, target: Path) -> None:
     """Copy a file while it is in use, into a private file of its own."""
     try:
-        os.close(open_private(target, new=True))
+        os.close(process.open_private(target, new=True))
     except FileExistsError:
         raise InvalidArgument(
             "the copy", "a file that is not there yet", f"{target}, which is", "Name another."
@@ -442,7 +381,7 @@ def _replace(path: Path, target: Path) -> None:
             if copied.execute("PRAGMA quick_check").fetchone() != ("ok",):
                 raise sqlite3.DatabaseError
         with open(temporary, "rb+") as written:
-            sync(written)
+            process.sync(written)
         os.replace(temporary, target)
     finally:
         Path(temporary).unlink(missing_ok=True)

@@ -5,29 +5,22 @@ from __future__ import annotations
 import atexit
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from pydantic_core import PydanticSerializationError
 
-from ladderholdout.errors import (
-    LedgerBusy,
-    LedgerError,
-    LedgerUnreachable,
-    RestoredWarning,
-    warn,
-)
-from ladderholdout.ledger import postgres, sqlite
+from ladderholdout import errors
+from ladderholdout.ledger import log, postgres, sqlite
 from ladderholdout.ledger.events import Damaged
-from ladderholdout.ledger.fold import EMPTY, FORGOTTEN, LadderRecord
-from ladderholdout.ledger.log import FORMAT, Connected, Progress, refuse_other_format
-from ladderholdout.ledger.place import Access, file_of, is_memory, is_server, shown
-from ladderholdout.ledger.transaction import Asked, Left, Transaction, same_ladder
+from ladderholdout.ledger.fold import EMPTY, FORGOTTEN
+from ladderholdout.ledger.log import Connection, Progress, refuse_other_format
+from ladderholdout.ledger.place import Access, file_of, is_server, shown
+from ladderholdout.ledger.transaction import Transaction
 from ladderholdout.ledger.verify import Finding, Verification, verify
 from ladderholdout.process import PerProcess, around_fork
 
@@ -37,7 +30,7 @@ _MANY = 100  # faults that a database is asked for
 
 Source: TypeAlias = sqlite.FileSource | postgres.ServerSource
 
-PASSING = (LedgerUnreachable, postgres.Undone)
+PASSING = (errors.LedgerUnreachable, postgres.Undone)
 """What may go well when it is tried again."""
 
 # Kept alive on purpose: closing a connection that the parent still uses could release the
@@ -54,7 +47,7 @@ def _inherit(parents: dict[str, Source]) -> None:
     """Keep what is the parent's, for closing it here would give up the parent's locks."""
     _inherited.append(parents)
     for one in parents.values():
-        if isinstance(one, sqlite.FileSource) and one.path is not None and one.is_writing:
+        if isinstance(one, sqlite.FileSource) and one.path and one.is_writing:
             _locked.add(one.path)
 
 
@@ -87,35 +80,29 @@ def _at_exit() -> None:
 atexit.register(_at_exit)
 
 
-def make(url: str) -> Source:
-    """Open a ledger, making an empty one where there is none."""
+def source(url: str, *, create: bool = False) -> Source:
+    """Return this process's source of connections to a ledger; `create` makes an empty one."""
     path = file_of(url)
-    if path is not None:
-        sqlite.make(path)
-    with _guard():
-        if is_memory(url) and url not in _sources():
-            _sources()[url] = sqlite.FileSource(None)
-        elif url in _sources() and not _sources()[url].current():
-            _sources().pop(url).dispose()
-    return source(url)
-
-
-def source(url: str) -> Source:
-    """Return this process's source of connections to an existing ledger."""
-    if _locked and (path := file_of(url)) in _locked:
-        raise LedgerError(
+    if path in _locked:
+        raise errors.LedgerError(
             f"This process was forked while a thread of its parent wrote to the ledger {path}, "
             "which stays locked in it. Nothing was recorded. Fork between submissions, or start "
             "processes by 'spawn'."
         )
+    if create and path is not None:
+        sqlite.make(path)
     with _guard():
-        if url not in _sources():
-            _sources()[url] = postgres.source(url) if is_server(url) else sqlite.file_source(url)
-        return _sources()[url]
+        known = _sources()
+        if create and url in known and not known[url].current():
+            known.pop(url).dispose()
+        if url not in known:
+            found = postgres.source(url) if is_server(url) else sqlite.source(url, create=create)
+            known[url] = found
+        return known[url]
 
 
 @contextmanager
-def connection(source: Source, access: Access) -> Iterator[Connected]:
+def connection(source: Source, access: Access) -> Iterator[Connection]:
     """Open one transaction: committed at the end of the block, undone by any exception.
 
     Raises
@@ -147,7 +134,7 @@ def connection(source: Source, access: Access) -> Iterator[Connected]:
                 _undo(source, taken, interrupted=True)
                 raise
     except (UnicodeEncodeError, OverflowError, PydanticSerializationError):
-        raise LedgerError(
+        raise errors.LedgerError(
             "A text with a lone surrogate, or a number of more than 64 bits, was asked for: no "
             "ledger holds one."
         ) from None
@@ -259,14 +246,13 @@ class Ledger:
 
     def __init__(self, url: str, *, create: bool = False) -> None:
         self.url = url
-        opened = make(url) if create else source(url)
-        number = self.transact(lambda tx: _format_of(tx.db), Access.READ)
-        if number is None and not create:
-            raise LedgerError(
-                f"The ledger {shown(url)} is empty. Restore the file, or open the holdout "
-                "with its rows, LadderHoldout(X, y, ...), to start a new one."
-            )
-        if number is None:
+        opened = source(url, create=create)
+        if not self.transact(lambda tx: _is_ledger(tx.db), Access.READ):
+            if not create:
+                raise errors.LedgerError(
+                    f"The ledger {shown(url)} is empty. Restore the file, or open the holdout "
+                    "with its rows, LadderHoldout(X, y, ...), to start a new one."
+                )
             self.transact(_make_tables)
         opened.ready = True
 
@@ -279,23 +265,17 @@ class Ledger:
 
         Examples
         --------
-        >>> from ladderholdout import LadderHoldout
-        >>> place = "memory:kept"
-        >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", ledger=place)
-        >>> Ledger.opened(place).url
-        'memory:kept'
+        >>> ledger = Ledger("memory:opened", create=True)
+        >>> Ledger.opened("memory:opened").url
+        'memory:opened'
         """
-        if not source(url).ready:
-            return cls(url)
         ledger = cls.__new__(cls)
         ledger.url = url
-        return ledger
+        return ledger if source(url).ready else cls(url)
 
-    @contextmanager
-    def read(self) -> Iterator[Transaction]:
+    def read(self) -> AbstractContextManager[Transaction]:
         """Open a transaction that sees one state of the ledger and blocks no writer."""
-        with connection(source(self.url), Access.READ) as conn:
-            yield Transaction(conn, self.url)
+        return self.write(Access.READ)
 
     @contextmanager
     def write(self, access: Access = Access.ALL) -> Iterator[Transaction]:
@@ -355,76 +335,36 @@ class Ledger:
         pauses = connections.pauses()
         # What was committed, perhaps, on connections of which nothing was heard since.
         lost: list[tuple[Transaction, T]] = []
-        stale: postgres.Stale | None = None
         while True:
             done: tuple[Transaction, T] | None = None
             try:
-                committed = self._committed(lost)
-                if committed is not None:
-                    tx, result = committed
-                    break
-                if stale is not None:
-                    raise stale
-                with connection(connections, access) as conn:
+                # After a loss, once nobody else can write: whoever is still committing on a lost
+                # connection is waited for, and a message that the server reads later than this is
+                # refused, since its chain has gone on.
+                with connection(connections, Access.ALL if lost else access) as conn:
                     tx = Transaction(conn, self.url)
-                    result = body(tx)
-                    # A server may read the message of a lost connection only after it was asked.
-                    # From here to its own end this transaction is alone in writing to the chain.
-                    # It may have made the same link itself, if that has the same moment.
-                    for earlier, answer in lost:
-                        link = earlier.last
-                        if link and link != tx.last and tx.has(*link):
-                            raise _CommittedBefore(earlier, answer)
-                    if tx.last is not None:
-                        done = tx, result
+                    before = [pair for pair in lost if pair[0].last and tx.has(*pair[0].last)]
+                    if before:
+                        tx, result = before[0]
+                    else:
+                        result = body(tx)
+                        done = None if tx.last is None else (tx, result)
                 break
-            except _CommittedBefore as earlier:
-                tx, result = earlier.args
-                break
-            except postgres.Stale as error:
-                # What has moved the ladder on may be the message of a lost connection: it is asked
-                # for as at any other try, since this connection can be lost as well.
-                if not lost or stale is not None:
-                    raise
-                stale = error
-                continue
-            except PASSING:
-                if done is not None:
+            except (errors.LedgerBusy, errors.LedgerUnreachable) as fault:
+                if done is not None and isinstance(fault, PASSING):
                     lost.append(done)
-                pause = next(pauses, None)
+                pause = next(pauses, None) if lost or isinstance(fault, PASSING) else None
+                if pause is None and lost and type(fault) is errors.LedgerBusy:
+                    raise errors.LedgerUnreachable(
+                        f"The connection to the ledger {shown(self.url)} was lost in mid-commit, "
+                        "and who holds it now was waited for in vain. Run this again: what was "
+                        "recorded will be answered as it was."
+                    ) from None
                 if pause is None:
                     raise
             time.sleep(pause)
         self._move_marks(tx)
         return result
-
-    def write_to(
-        self,
-        ladder_id: int,
-        since: datetime,
-        body: Callable[[Transaction, LadderRecord], T],
-        *,
-        asked: Sequence[Asked] = (),
-        left: Left | None = None,
-    ) -> T:
-        """Write to a ladder, as `transact` does.
-
-        Parameters
-        ----------
-        ladder_id : int
-        since : datetime
-            When the ladder was created: another one in its place is refused (`same_ladder`).
-        body : callable
-            It is given the transaction and the ladder as it is under lock.
-        asked, left
-            As in `Transaction.locked_ladder`.
-        """
-
-        def write(tx: Transaction) -> T:
-            ladder = tx.locked_ladder(ladder_id, asked=asked, left=left)
-            return body(tx, same_ladder(ladder, since))
-
-        return self.transact(write, Access.LADDER)
 
     def verify(self, holdout_id: int, progress: Progress | None = None) -> Verification:
         """Verify the record of a holdout, and that this machine has seen no later one.
@@ -438,20 +378,15 @@ class Ledger:
             with self.read() as tx:
                 try:
                     seen = tx.mark(holdout_id).seen()
-                except (LedgerBusy, LedgerUnreachable):
+                except (errors.LedgerBusy, errors.LedgerUnreachable):
                     raise
-                except LedgerError:  # its record does not read, which `verify` finds
+                except errors.LedgerError:  # its record does not read, which `verify` finds
                     seen = None
             try:
                 # After its mark, so that this ledger does not lag behind that.
                 with self.read() as tx:
-                    verified = verify(tx, holdout_id, progress)
-                    end = verified.head
-                    if seen is not None and end != EMPTY and tx.lacks(holdout_id, end, seen):
-                        what = f"link {seen.length} was seen on this machine"
-                        older = Finding(f"this is an older copy: {what}")
-                        verified = replace(verified, findings=(*verified.findings, older))
-            except LedgerError:
+                    verified = verify(tx, holdout_id, progress, seen)
+            except errors.LedgerError:
                 if not database.result():
                     raise
                 rest = Finding("the rest of it cannot be read")
@@ -463,71 +398,43 @@ class Ledger:
         for holdout_id, mark in tx.held.items():
             mark.write(tx.ends[holdout_id])
         for lost in tx.lost:
-            warn(
+            errors.warn(
                 "An older copy of the ledger was put in place, or another one: link "
                 f"{lost.length} of this holdout's chain was seen on this machine and is not in "
                 "it. What it had released since is known and off the record, so that nothing can "
                 "be certified from now on. This is on record. If you have the newer ledger, put it "
                 "back.",
-                RestoredWarning,
+                errors.RestoredWarning,
             )
 
     def risks(self) -> tuple[str, ...]:
         """Return settings of a server that may let it forget what was released; no file has any."""
-        if not is_server(self.url):
-            return ()
-        found = source(self.url)
-        assert isinstance(found, postgres.ServerSource)
-        return found.risks()
-
-    def _committed(self, lost: list[tuple[Transaction, T]]) -> tuple[Transaction, T] | None:
-        """Return which of the transactions whose answers were lost was committed, if one was.
-
-        No other process writes meanwhile: whoever is still committing its link, on a connection
-        that was lost, is waited for.
-        """
-        if not lost:
-            return None
-        try:
-            with self.write() as tx:
-                links = ((pair, pair[0].last) for pair in lost)
-                return next((pair for pair, link in links if link and tx.has(*link)), None)
-        except LedgerBusy:
-            raise LedgerUnreachable(
-                f"The connection to the ledger {shown(self.url)} was lost in mid-commit, and who "
-                "holds it now was waited for in vain. Run this again: what was recorded will be "
-                "answered as it was."
-            ) from None
+        return source(self.url).risks()
 
 
-class _CommittedBefore(Exception):
-    """Ends a transaction that repeats one whose answer was lost; it has that one and its result."""
-
-
-def _format_of(db: Connected) -> int | None:
-    """Return the number of a ledger's format, None for an empty database.
+def _is_ledger(db: Connection) -> bool:
+    """Return whether a database holds a ledger; not if it is empty.
 
     Raises
     ------
     LedgerError
         It is a database, and no ledger, or one of another format.
     """
-    names = db.names()
-    if not names:
-        return None
-    if "ledger_format" not in names:
-        raise LedgerError(
+    names = {name for (name,) in db.send(db.names).fetchall()}
+    if names and "ledger_format" not in names:
+        raise errors.LedgerError(
             "This database belongs to another program: it holds tables, and none of a ledger. "
             "Name another place with ledger= or LADDERHOLDOUT_LEDGER."
         )
-    number = db.send("SELECT number FROM ledger_format").fetchone()
-    refuse_other_format(number and number[0])
-    return FORMAT
+    if names:
+        number = db.send(log.NUMBER).fetchone()
+        refuse_other_format(number and number[0])
+    return bool(names)
 
 
 def _make_tables(tx: Transaction) -> None:
-    if _format_of(tx.db) is None:  # nobody else has made them meanwhile
-        tx.db.make_tables(FORMAT)
+    if not _is_ledger(tx.db):  # nobody else has made them meanwhile
+        tx.db.make_tables()
 
 
 def holdout_names(url: str) -> tuple[str, ...]:
@@ -546,10 +453,10 @@ def holdout_names(url: str) -> tuple[str, ...]:
     >>> folder.cleanup()
     """
     with connection(source(url), Access.READ) as conn:
-        if "holdout" not in conn.names():
-            return ()
-        names = conn.send("SELECT name FROM holdout ORDER BY id").fetchall()
-    return tuple(name for (name,) in names if FORGOTTEN not in name)
+        # Of any format: the names are asked for to complete a command.
+        is_ledger = ("ledger_format",) in conn.send(conn.names).fetchall()
+        names = conn.send(log.HOLDOUTS).fetchall() if is_ledger else ()
+    return tuple(name for _, name in names if FORGOTTEN not in name)
 
 
 def backup(url: str, target: Path) -> Path:
@@ -588,13 +495,13 @@ def backup(url: str, target: Path) -> Path:
     """
     path, target = file_of(url), target.expanduser().absolute()
     if is_server(url):
-        raise LedgerError(
+        raise errors.LedgerError(
             f"The ledger {shown(url)} is on a server, which has its own way to copy it while "
             f"it is in use: pg_dump --schema={postgres.SCHEMA} --format=custom "
             f"--file={target} DATABASE, and pg_restore to bring it back."
         )
     if path is None:
-        raise LedgerError('A ledger in memory ("memory") has no file to copy.')
+        raise errors.LedgerError('A ledger in memory ("memory") has no file to copy.')
     with Ledger(url).read():  # it raises where something is wrong
         sqlite.copy(path, target)
     return target

@@ -10,27 +10,10 @@ from typing import Any
 
 from ladderholdout.errors import LadderHoldoutError, LedgerBusy, LedgerUnreachable, printable
 from ladderholdout.ledger import events as e
-from ladderholdout.ledger import fold
+from ladderholdout.ledger import fold, log
 from ladderholdout.ledger.evidence import ReserveEvidence, finals_evidence, finals_shown
-from ladderholdout.ledger.fold import EMPTY, FORGOTTEN, Head, Holdout, LadderRecord
-from ladderholdout.ledger.log import (
-    AT_A_TIME,
-    COLUMNS,
-    Progress,
-    blob,
-    columns_of,
-    linked,
-    pieces_of,
-    read_snapshot,
-)
 from ladderholdout.ledger.rules import Replay
 from ladderholdout.ledger.transaction import Transaction
-
-_PAGE = (
-    f"SELECT seq, position, kind, body, hash, {', '.join(COLUMNS)} FROM log WHERE holdout = ? "
-    "AND seq > ? ORDER BY seq LIMIT ?"
-)
-
 
 _FAR = 2**62  # more entries than there are
 
@@ -76,7 +59,7 @@ class Verification:
     Examples
     --------
     >>> from ladderholdout import LadderHoldout
-    >>> from ladderholdout.guard.opening.health import verify_holdout
+    >>> from ladderholdout.guard.health import verify_holdout
     >>> place = "memory:verified"
     >>> holdout = LadderHoldout([[0], [1]], [0, 1], scoring="accuracy", name="coins", ledger=place)
     >>> found = verify_holdout(place, "coins")
@@ -86,12 +69,17 @@ class Verification:
 
     holdout: str
     submissions: int
-    head: Head
+    head: fold.Head
     findings: tuple[Finding, ...]
     blocks: int = 1
 
 
-def verify(tx: Transaction, holdout_id: int, progress: Progress | None = None) -> Verification:
+def verify(
+    tx: Transaction,
+    holdout_id: int,
+    progress: log.Progress | None = None,
+    seen: fold.Head | None = None,
+) -> Verification:
     """Compare what a ledger holds of a holdout with its chain and with its replay.
 
     Whoever changes an entry and lacks the holdout's secret cannot make its hash; whoever has the
@@ -103,6 +91,8 @@ def verify(tx: Transaction, holdout_id: int, progress: Progress | None = None) -
     holdout_id : int
     progress : callable, optional
         Is called with how many entries were gone through, and of how many.
+    seen : Head, optional
+        Where this machine has seen the chain end.
 
     Returns
     -------
@@ -121,6 +111,9 @@ def verify(tx: Transaction, holdout_id: int, progress: Progress | None = None) -
     check = _Check(tx, holdout_id, progress)
     findings = [*check.entries(), *check.beside()]
     known = check.known
+    if seen is not None and check.end != fold.EMPTY and tx.lacks(holdout_id, check.end, seen):
+        what = f"this is an older copy: link {seen.length} was seen on this machine"
+        findings.append(Finding(what))
     count = sum(ladder.submissions for ladder in known.ladders.values())
     return Verification(known.name, count, check.end, tuple(findings))
 
@@ -131,10 +124,10 @@ class _Check:
 
     tx: Transaction
     id: int
-    progress: Progress | None
-    known: Holdout = field(init=False)
+    progress: log.Progress | None
+    known: fold.Holdout = field(init=False)
     secret: bytes = field(default=b"", repr=False)
-    end: Head = EMPTY
+    end: fold.Head = fold.EMPTY
     broken: bool = False  # whether the rest can still be understood by what came before
     replays: dict[int, Replay] = field(default_factory=dict)
     kept: dict[tuple[int, str], tuple[str, str]] = field(default_factory=dict)
@@ -146,7 +139,7 @@ class _Check:
     numbers: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.known = Holdout(self.id)
+        self.known = fold.Holdout(self.id)
 
     def _found(self, what: str, ladder: int | None = None, number: int | None = None) -> Finding:
         place = self._place(ladder)
@@ -161,16 +154,16 @@ class _Check:
 
     def entries(self) -> Iterator[Finding]:
         """Go through the entries in the order in which they were added."""
-        for row in self.tx.rows("SELECT secret, length, head FROM holdout WHERE id = ?", self.id):
+        for row in self.tx.rows(log.STATED, self.id):
             try:
-                self.secret = blob(row[0])
+                self.secret = log.blob(row[0])
                 if type(row[1]) is not int:
                     raise e.Damaged
-                self.end = Head(row[1], blob(row[2]).hex())
+                self.end = fold.Head(row[1], log.blob(row[2]).hex())
             except e.Damaged:
                 yield Finding("the end of its chain was changed beyond reading")
         # Without its end the entries are gone through all the same.
-        length = _FAR if self.end == EMPTY else self.end.length
+        length = _FAR if self.end == fold.EMPTY else self.end.length
         expected, before, within = 1, b"", 0
         for position, kind, body, link, *columns in self._all():
             if type(position) is not int or not expected <= position <= length:
@@ -188,11 +181,11 @@ class _Check:
             expected, within = position + 1, within + 1
             before = link if isinstance(link, bytes) else b""
             yield from self._entry(position, kind, body, link, columns)
-            if self.progress is not None and not position % AT_A_TIME:
+            if self.progress is not None and not position % log.AT_A_TIME:
                 self.progress(position, self.end.length)
         if self.gone > self.named:
             yield Finding(f"{self.gone - self.named} more entries of the chain were removed")
-        if self.end == EMPTY:
+        if self.end == fold.EMPTY:
             return
         missing = length - within - self.gone
         if missing > 0:
@@ -202,14 +195,14 @@ class _Check:
 
     def _all(self) -> Iterator[tuple[Any, ...]]:
         seq = 0
-        while rows := self.tx.rows(_PAGE, self.id, seq, AT_A_TIME):
+        while rows := self.tx.rows(log.PAGE, self.id, seq, log.AT_A_TIME):
             yield from (row[1:] for row in rows)
             seq = rows[-1][0]
 
     def _is_changed(self, before: bytes, position: int, kind: Any, body: Any, link: Any) -> bool:
         if not all(isinstance(cell, bytes) for cell in (before, body, link)):
             return True
-        return kind not in e.KINDS or linked(self.secret, before, position, kind, body) != link
+        return kind not in e.KINDS or log.linked(self.secret, before, position, kind, body) != link
 
     def _numbers(self, kind: Any, columns: list[Any]) -> Iterator[Finding]:
         """Yield the submissions that are missing before one of the same ladder."""
@@ -246,10 +239,10 @@ class _Check:
             if "changed" not in (name := self._named(kind, body, columns)):
                 yield self._found(f"{name} was changed beyond reading", *columns[:2])
             return
-        if tuple(columns) != columns_of(one):
-            where = f"what finds {self._named(kind, body, list(columns_of(one)))} was changed"
+        if tuple(columns) != log.columns_of(one):
+            where = f"what finds {self._named(kind, body, list(log.columns_of(one)))} was changed"
             yield self._found(where, getattr(one, "ladder", None), getattr(one, "number", None))
-        for name, digest in pieces_of(one).items():
+        for name, digest in log.pieces_of(one).items():
             if isinstance(one, e.Submitted):
                 self.predictions[one.waited or position] = one
             else:
@@ -296,7 +289,6 @@ class _Check:
 
     def _measured_rows(self) -> int:
         known = self.known
-        assert known.registered is not None
         if known.reserve is None:
             return known.registered.n
         stored = self.tx.piece(self.id, known.reserve, "reserve")
@@ -348,12 +340,11 @@ class _Check:
                 of_ladder = f"submission {one.number} of ladder {self._place(one.ladder)}"
                 what = f"the predictions kept of {of_ladder}"
                 kept[position, "predictions"] = one.predictions, what
-        there = self.tx.rows("SELECT DISTINCT position, name FROM piece WHERE holdout = ?", self.id)
+        there = self.tx.rows(log.KEPT, self.id)
         for position, name in sorted({*kept, *map(tuple, there)}):
             digest, what = kept.get((position, name), ("", f"what is kept as {name}"))
-            hashed, query = hashlib.sha256(), "SELECT content FROM piece WHERE holdout = ? "
-            query += "AND position = ? AND name = ? ORDER BY part"
-            for (content,) in self.tx.db.send(query, (self.id, position, name)).fetchall():
+            hashed = hashlib.sha256()
+            for (content,) in self.tx.rows(log.PIECES, self.id, position, name):
                 hashed.update(content if isinstance(content, bytes | memoryview) else b"")
             if hashed.hexdigest() != digest:
                 of = self.predictions.get(position)
@@ -362,26 +353,19 @@ class _Check:
                 became = "changed" if digest else "inserted"
                 yield self._found(f"{what} {verb} {became}", *place)
 
-    @property
-    def _registered(self) -> e.Registered:
-        if self.known.registered is None:
-            raise e.Damaged
-        return self.known.registered
-
     def _places_of(self) -> Iterator[Finding]:
-        known, registered = self.known, self._registered
-        name, n = self.tx.rows("SELECT name, n FROM holdout WHERE id = ?", self.id)[0]
+        known, registered = self.known, self.known.registered
+        name, n = self.tx.rows(log.STATED, self.id)[0][3:]
         if not self.broken and name != known.name:
             whole = fold.parted_name(known.name)[0]
             yield Finding(f"its name was changed: it is block {registered.block} of {whole!r}")
         if n != registered.n:
             yield Finding("its number of rows was changed")
-        ladders = self.tx.rows("SELECT id FROM ladder WHERE holdout = ? ORDER BY id", self.id)
+        ladders = self.tx.rows(log.LADDERS, self.id)
         if not self.broken and [number for (number,) in ladders] != sorted(known.ladders):
             yield Finding("the list of its ladders was changed")
-        kept = "SELECT body, mac FROM snapshot WHERE holdout = ?"
-        for body, mac in self.tx.rows(kept, self.id):
-            if read_snapshot(self.secret, body, mac) is None:
+        for snapshot in self.tx.snapshots(self.id, self.secret):
+            if snapshot is None:
                 yield Finding("its snapshot was changed")
 
     def _states(self) -> Iterator[Finding]:
@@ -400,15 +384,11 @@ class _Check:
             if self._place(ladder.id) not in self.changed
         ]
         for ladder, by in itertools.product(ladders, ("digest", "key")):
-            query = (
-                f"SELECT {by} FROM log WHERE ladder = ? AND {by} IS NOT NULL "
-                f"AND number IS NOT NULL GROUP BY {by} HAVING count(*) > 1"
-            )
-            for (value,) in self.tx.rows(query, ladder.id):
+            for (value,) in self.tx.rows(log.TWICE.format(by), ladder.id):
                 yield from self._taken_for_new(ladder, self.tx.found(ladder.id, by, value), by)
 
     def _taken_for_new(
-        self, ladder: LadderRecord, alike: list[e.Submitted], by: str
+        self, ladder: fold.LadderRecord, alike: list[e.Submitted], by: str
     ) -> Iterator[Finding]:
         first = alike[0]
         for one in alike[1:]:
@@ -422,7 +402,7 @@ class _Check:
                 )
 
     def _shared(self) -> Iterator[Finding]:
-        if self.broken or self.changed or FORGOTTEN in self.known.name:
+        if self.broken or self.changed or fold.FORGOTTEN in self.known.name:
             return  # nothing is read of a chain that was changed
         try:
             counted = {other: ours for other, (ours, _) in self.tx.shared(self.id).items() if ours}
@@ -433,13 +413,13 @@ class _Check:
             yield Finding(what)
 
     def _blocks(self) -> Iterator[Finding]:
-        registered, known = self._registered, self.known
+        registered, known = self.known.registered, self.known
         whole, number = fold.parted_name(known.name)[0], registered.block
         if number > 1:
             before = self.tx.holdout_id(fold.block_name(whole, number - 1))
             if registered.after is None or before != registered.after[0]:
                 yield Finding(f"block {number - 1} of {whole!r} was removed")
-            elif not self.tx.has(before, Head(*registered.after[1:])):
+            elif not self.tx.has(before, fold.Head(*registered.after[1:])):
                 yield Finding(
                     f"block {number - 1} of {whole!r} has lost the end that its chain had"
                 )
@@ -449,8 +429,7 @@ class _Check:
     def _is_followed(self, whole: str, block: int) -> bool:
         for name in (whole, fold.block_name(whole, block)):
             other = self.tx.holdout_id(name)
-            registered = None if other is None else self.tx.fold(other).registered
-            after = None if registered is None else registered.after
+            after = None if other is None else self.tx.fold(other).registered.after
             if after is not None and after[0] == self.id:
                 return True
         return False

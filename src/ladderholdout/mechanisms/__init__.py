@@ -6,15 +6,17 @@ Ladder(step=0.01)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import ast
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ladderholdout.arguments import as_given
-from ladderholdout.errors import InvalidArgument
+from ladderholdout.errors import InvalidArgument, did_you_mean
 from ladderholdout.mechanisms.base import Evidence, Mechanism, Outcome, State, a_mechanism
 from ladderholdout.mechanisms.gate import GateLadder
 from ladderholdout.mechanisms.noiseless import (
@@ -30,7 +32,9 @@ from ladderholdout.mechanisms.noiseless import (
 from ladderholdout.mechanisms.noisy import GaussianLadder, ShakyLadder, Thresholdout
 from ladderholdout.mechanisms.resampling import BayesBootLadder, BayesBootLadderBoot, LadderBoot
 from ladderholdout.mechanisms.rules import LadderRules, fresh_rng, unit_of
-from ladderholdout.metrics import Evaluation
+from ladderholdout.metrics import Evaluation, Metric
+from ladderholdout.metrics.scores import zero_one
+from ladderholdout.metrics.table import is_named
 
 __all__ = [
     "MECHANISMS",
@@ -59,6 +63,8 @@ __all__ = [
     "run",
     "unit_of",
 ]
+
+T = TypeVar("T")
 
 MECHANISMS: dict[str, type[Mechanism]] = {
     mechanism.__name__: mechanism
@@ -174,3 +180,123 @@ def _loss_matrix(losses: ArrayLike) -> NDArray[np.float64]:
     if not np.isfinite(matrix).all():
         raise InvalidArgument("losses", "finite", "partly nan or infinite")
     return matrix
+
+
+# Areas for each class or each pair of classes: a hundredth of a second and more on many rows.
+_SLOW = "roc_auc_ov"
+
+
+FINALISTS = 3
+"""How many candidates `LadderHoldout.guard` shows to the holdout at most, by default."""
+
+
+def default_mechanism(metric: Metric, n: int, *, reserved: bool = False) -> Mechanism:
+    """Return the rule for a metric on n rows, as decision 17 has it.
+
+    Parameters
+    ----------
+    metric : Metric
+    n : int
+        Rows that the ladder measures.
+    reserved : bool, default=False
+        Whether others are kept in reserve, which certify whatever the ladder releases.
+
+    Returns
+    -------
+    Mechanism
+
+    Examples
+    --------
+    >>> from ladderholdout.metrics import get_metric
+    >>> default_mechanism(get_metric("accuracy"), 400)
+    PricedLadder(weight=0.7)
+    >>> default_mechanism(get_metric("accuracy"), 400, reserved=True)
+    SimplifiedLadder(step=0.0025)
+    >>> default_mechanism(get_metric("neg_brier_score"), 400)
+    ParameterFreeLadder()
+    >>> default_mechanism(get_metric("roc_auc"), 400).step
+    0.025
+    """
+    if metric.is_mean and metric.bounded and reserved and not metric.clip:
+        return SimplifiedLadder(step=1 / n)
+    # A stated range may be much wider than the losses, so no share of it is a margin.
+    if metric.is_mean:
+        # Losses between 0 and 1 vary less than its price takes for granted.
+        return PricedLadder() if metric.loss is zero_one else ParameterFreeLadder()
+    if not is_named(metric) or metric.name.startswith(_SLOW):
+        # It would be measured up to a thousand times for one decision, whatever that takes.
+        return Ladder(step=1 / math.sqrt(n))
+    half_a_root = float(f"{0.5 / math.sqrt(n):.2g}")
+    return BayesBootLadder(odds=17 / 3, n_posterior=1000, step=half_a_root)
+
+
+def mechanism_of(text: str) -> Mechanism:
+    """Read a mechanism as it is written in Python and as `list` prints it.
+
+    Parameters
+    ----------
+    text : str
+        A name, with settings in brackets or without: numbers, texts, True, False, None.
+
+    Returns
+    -------
+    Mechanism
+
+    Raises
+    ------
+    InvalidArgument
+        It is something else, or a setting is refused.
+
+    Examples
+    --------
+    >>> mechanism_of("Ladder(step=0.01)"), mechanism_of("Ladder(0.01)")
+    (Ladder(step=0.01), Ladder(step=0.01))
+    >>> mechanism_of("ParameterFreeLadder")
+    ParameterFreeLadder()
+    """
+    allowed = 'a mechanism with its settings, such as "Ladder(step=0.01)"'
+    return typed(text, "--mechanism", allowed, MECHANISMS, mechanism_from)
+
+
+def typed(
+    text: str,
+    argument: str,
+    allowed: str,
+    kinds: Mapping[str, type],
+    make: Callable[[str, dict[str, Any]], T],
+) -> T:
+    """Read a call of one of several dataclasses.
+
+    Examples
+    --------
+    >>> typed("Ladder(0.01)", "--rule", "a rule", MECHANISMS, lambda name, settings: settings)
+    {'step': 0.01}
+    """
+    refused = InvalidArgument(argument, allowed, repr(text))
+    try:
+        call = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        raise refused from None
+    if isinstance(call, ast.Name):
+        call = ast.Call(call, [], [])
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+        raise refused
+    name = call.func.id
+    if name not in kinds:
+        remedy = did_you_mean(name, kinds)
+        raise InvalidArgument(argument, f"one of {', '.join(kinds)}", repr(name), remedy)
+    try:
+        return make(name, _settings(kinds[name], call))
+    except InvalidArgument:
+        raise
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        raise refused from None
+
+
+def _settings(kind: type, call: ast.Call) -> dict[str, Any]:
+    names = [setting.name for setting in fields(kind)][: len(call.args)]
+    names += [str(keyword.arg) for keyword in call.keywords]
+    values = [*call.args, *(keyword.value for keyword in call.keywords)]
+    if len(set(names)) != len(values):
+        raise ValueError
+    return dict(zip(names, map(ast.literal_eval, values), strict=True))

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
@@ -204,21 +204,8 @@ class Outcome:
     evidence: Evidence = field(repr=False)
 
 
-__all__ = [
-    "Evidence",
-    "Mechanism",
-    "Outcome",
-    "State",
-    "a_mechanism",
-    "bar_of",
-    "check_fits",
-    "counting_of",
-    "draws",
-    "released",
-    "takes_groups",
-    "takes_scale",
-    "unchanged",
-]
+Decided: TypeAlias = tuple[State, Outcome]
+"""The state after a submission, and what came of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,9 +379,7 @@ class Mechanism(ABC):
         return Evidence(evaluation.risk)
 
     @abstractmethod
-    def decide(
-        self, state: State, evidence: Evidence, rng: np.random.Generator
-    ) -> tuple[State, Outcome]:
+    def decide(self, state: State, evidence: Evidence, rng: np.random.Generator) -> Decided:
         """Turn state and evidence into a release, without the data.
 
         Parameters
@@ -425,9 +410,7 @@ class Mechanism(ABC):
         True
         """
 
-    def advance(
-        self, state: State, evaluation: Evaluation, rng: np.random.Generator
-    ) -> tuple[State, Outcome]:
+    def advance(self, state: State, evaluation: Evaluation, rng: np.random.Generator) -> Decided:
         """Take one submission: measure, decide, and on improvement remember it.
 
         Not called `step`, which is the name of a setting.
@@ -703,7 +686,7 @@ def check_fits(state: State, evaluation: Evaluation) -> None:
         )
 
 
-def released(state: State, evidence: Evidence, risk: float) -> tuple[State, Outcome]:
+def released(state: State, evidence: Evidence, risk: float) -> Decided:
     """Give a release to a submission that improved.
 
     Parameters
@@ -726,7 +709,7 @@ def released(state: State, evidence: Evidence, risk: float) -> tuple[State, Outc
     return after, Outcome(risk, True, evidence)
 
 
-def unchanged(state: State, evidence: Evidence) -> tuple[State, Outcome]:
+def unchanged(state: State, evidence: Evidence) -> Decided:
     """Leave the release as it is.
 
     Parameters

@@ -18,7 +18,7 @@ from ladderholdout.arguments import as_number, inside, whole, within
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.limits import exceeds
 from ladderholdout.limits.trinomial import MOST_ROWS
-from ladderholdout.mechanisms.base import Evidence, Outcome, State
+from ladderholdout.mechanisms.base import Decided, Evidence, State
 from ladderholdout.mechanisms.noiseless import PairedLadder, climbed, losses_of
 from ladderholdout.metrics import Evaluation
 
@@ -234,9 +234,7 @@ class GateLadder(PairedLadder):
             return _test_of_excess(evaluation.shares(gains - self.margin), self.margin)
         return mean_test(gains, self.margin)
 
-    def decide(
-        self, state: State, evidence: Evidence, rng: np.random.Generator
-    ) -> tuple[State, Outcome]:
+    def decide(self, state: State, evidence: Evidence, rng: np.random.Generator) -> Decided:
         """Accept if the test rejects at its level; `Mechanism.decide` has the parameters."""
         if math.isinf(state.standing):
             return climbed(state, evidence, math.inf, 1.0 / state.n)

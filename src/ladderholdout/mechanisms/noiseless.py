@@ -14,6 +14,7 @@ from ladderholdout.arguments import whole, within
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.mechanisms.arithmetic import below, round_half_up
 from ladderholdout.mechanisms.base import (
+    Decided,
     Evidence,
     Mechanism,
     Outcome,
@@ -41,9 +42,7 @@ class FullDisclosure(Mechanism):
     draws: ClassVar[bool] = False
     counted: ClassVar[Literal["falling", "any"] | None] = "any"
 
-    def decide(
-        self, state: State, evidence: Evidence, rng: np.random.Generator
-    ) -> tuple[State, Outcome]:
+    def decide(self, state: State, evidence: Evidence, rng: np.random.Generator) -> Decided:
         """Release the risk; `Mechanism.decide` has the parameters."""
         return _disclosed(state, evidence, evidence.risk)
 
@@ -76,9 +75,7 @@ class RoundedDisclosure(Stepped):
     counted: ClassVar[Literal["falling", "any"] | None] = "any"
     takes_scale: ClassVar[bool] = True
 
-    def decide(
-        self, state: State, evidence: Evidence, rng: np.random.Generator
-    ) -> tuple[State, Outcome]:
+    def decide(self, state: State, evidence: Evidence, rng: np.random.Generator) -> Decided:
         """Release the rounded risk; `Mechanism.decide` has the parameters."""
         # A step of a range that is much wider than the risk would show nothing of it.
         rounded = round_half_up(evidence.risk, self.step), state.released_as(evidence, self.step)
@@ -86,7 +83,7 @@ class RoundedDisclosure(Stepped):
         return _disclosed(state, evidence, nearest)
 
 
-def _disclosed(state: State, evidence: Evidence, risk: float) -> tuple[State, Outcome]:
+def _disclosed(state: State, evidence: Evidence, risk: float) -> Decided:
     """Release the submission's own risk; ``standing`` is the smallest of all."""
     improved = below(risk, state.standing)
     standing = risk if improved else state.standing
@@ -123,9 +120,7 @@ class Ladder(Stepped):
     counted: ClassVar[Literal["falling", "any"] | None] = "falling"
     takes_scale: ClassVar[bool] = True
 
-    def decide(
-        self, state: State, evidence: Evidence, rng: np.random.Generator
-    ) -> tuple[State, Outcome]:
+    def decide(self, state: State, evidence: Evidence, rng: np.random.Generator) -> Decided:
         """Release below the last risk less the step; `Mechanism.decide` has the parameters."""
         return climbed(state, evidence, state.standing - self.step, self.step)
 
@@ -164,9 +159,7 @@ class SimplifiedLadder(Stepped):
     counted: ClassVar[Literal["falling", "any"] | None] = "falling"
     takes_scale: ClassVar[bool] = True
 
-    def decide(
-        self, state: State, evidence: Evidence, rng: np.random.Generator
-    ) -> tuple[State, Outcome]:
+    def decide(self, state: State, evidence: Evidence, rng: np.random.Generator) -> Decided:
         """Release any rounded improvement; `Mechanism.decide` has the parameters."""
         rounded = round_half_up(evidence.risk, self.step)
         lower = below(rounded, round_half_up(state.standing, self.step))
@@ -216,9 +209,7 @@ class ParameterFreeLadder(PairedLadder):
     by_groups: ClassVar[bool] = True
     takes_scale: ClassVar[bool] = True
 
-    def decide(
-        self, state: State, evidence: Evidence, rng: np.random.Generator
-    ) -> tuple[State, Outcome]:
+    def decide(self, state: State, evidence: Evidence, rng: np.random.Generator) -> Decided:
         """Release below the last risk less the spread; see `Mechanism.decide`."""
         return climbed(state, evidence, _threshold(state, evidence, 1.0), 1.0 / state.n)
 
@@ -263,9 +254,7 @@ class PairedTestLadder(PairedLadder):
         remedy = "0.15 is close to the parameter-free ladder."
         object.__setattr__(self, "alpha", within("alpha", self.alpha, 0.5, remedy))
 
-    def decide(
-        self, state: State, evidence: Evidence, rng: np.random.Generator
-    ) -> tuple[State, Outcome]:
+    def decide(self, state: State, evidence: Evidence, rng: np.random.Generator) -> Decided:
         """Release if the test rejects; `Mechanism.decide` has the parameters."""
         # On one example it is nan, but then the spread is infinite, and no threshold is
         # worked out.
@@ -281,9 +270,7 @@ class PairedTestLadder(PairedLadder):
         return -float(scipy.special.stdtrit(n - 1, self.alpha))  # by symmetry the upper quantile
 
 
-def climbed(
-    state: State, evidence: Evidence, threshold: float, step: float
-) -> tuple[State, Outcome]:
+def climbed(state: State, evidence: Evidence, threshold: float, step: float) -> Decided:
     """Release the rounded risk if the risk is below the threshold.
 
     Where the rounded risk would be the released one again, a paper's rule may still fire
@@ -391,9 +378,7 @@ class PricedLadder(Mechanism):
         remedy = "0.7 certifies most without loss of truth; 1.0 is stricter."
         object.__setattr__(self, "weight", within("weight", self.weight, 2.0, remedy))
 
-    def decide(
-        self, state: State, evidence: Evidence, rng: np.random.Generator
-    ) -> tuple[State, Outcome]:
+    def decide(self, state: State, evidence: Evidence, rng: np.random.Generator) -> Decided:
         """Release below the last risk less the price; see `Mechanism.decide`."""
         threshold = state.standing - self.least_gain(state, 0.0) if state.releases else math.inf
         return climbed(state, evidence, threshold, 1.0 / state.n)
@@ -477,9 +462,7 @@ class RankLadder(Stepped):
             raise InvalidArgument("mechanism", allowed, self.name, BY_ACCOUNT)
         return Evidence(evaluation.risk, account=evaluation.account)
 
-    def decide(
-        self, state: State, evidence: Evidence, rng: np.random.Generator
-    ) -> tuple[State, Outcome]:
+    def decide(self, state: State, evidence: Evidence, rng: np.random.Generator) -> Decided:
         """Climb the places from the first; `Mechanism.decide` has the parameters."""
         account = evidence.account
         assert account is not None  # `measure` refuses without

@@ -12,7 +12,15 @@ import scipy
 from ladderholdout.arguments import whole, within
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.mechanisms.arithmetic import below, round_half_up
-from ladderholdout.mechanisms.base import Evidence, Mechanism, Outcome, State, released, unchanged
+from ladderholdout.mechanisms.base import (
+    Decided,
+    Evidence,
+    Mechanism,
+    Outcome,
+    State,
+    released,
+    unchanged,
+)
 from ladderholdout.metrics import Evaluation
 
 # In units of 1/sqrt(n): what benchmarks/calibration.py found.
@@ -20,7 +28,23 @@ _CALIBRATED_STEP, _CALIBRATED_NOISE = 0.37, 0.35
 
 
 @dataclass(frozen=True, slots=True)
-class ShakyLadder(Mechanism):
+class _Noisy(Mechanism):
+    """A rule that adds noise to risks in the unit interval."""
+
+    step: float
+    noise: float
+    needs_bounded_risk: ClassVar[bool] = True
+    noisy: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        object.__setattr__(self, "step", within("step", self.step, 1.0))
+        remedy = "Without noise, take Ladder."
+        object.__setattr__(self, "noise", within("noise", self.noise, 1.0, remedy))
+
+
+@dataclass(frozen=True, slots=True)
+class ShakyLadder(_Noisy):
     """Release a noisy risk if, with noise on both sides, it is below the released one.
 
     Hardt 2017, Figure 1. Releases are as published, neither rounded nor clipped: one may
@@ -48,17 +72,7 @@ class ShakyLadder(Mechanism):
     [0.508, 0.264]
     """
 
-    step: float
-    noise: float
-    needs_bounded_risk: ClassVar[bool] = True
-    noisy: ClassVar[bool] = True
     counted: ClassVar[Literal["falling", "any"] | None] = "any"
-
-    def __post_init__(self) -> None:
-        """Validate the settings."""
-        object.__setattr__(self, "step", within("step", self.step, 1.0))
-        remedy = "Without noise, take Ladder."
-        object.__setattr__(self, "noise", within("noise", self.noise, 1.0, remedy))
 
     @classmethod
     def from_theory(cls, n: int, k: int, beta: float = 0.05) -> ShakyLadder:
@@ -149,9 +163,7 @@ class ShakyLadder(Mechanism):
         """
         return State(n=whole("n_examples", n_examples), standing=1.0)
 
-    def decide(
-        self, state: State, evidence: Evidence, rng: np.random.Generator
-    ) -> tuple[State, Outcome]:
+    def decide(self, state: State, evidence: Evidence, rng: np.random.Generator) -> Decided:
         """Compare and release under noise; `Mechanism.decide` has the parameters."""
         threshold = laplace(self.noise, rng) if state.noise is None else state.noise
         # All three are drawn whatever happens, so that the outcome does not show in how
@@ -208,7 +220,7 @@ def _smallest_n(k: int, beta: float) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class GaussianLadder(Mechanism):
+class GaussianLadder(_Noisy):
     """Run the Ladder on the risk plus a Gaussian number, drawn once for each submission.
 
     The noise of Hardt 2017, Section 4 and Appendix B, in front of Algorithm 1 of Blum &
@@ -238,21 +250,9 @@ class GaussianLadder(Mechanism):
     [0.5, 0.5, 0.2]
     """
 
-    step: float
-    noise: float
-    needs_bounded_risk: ClassVar[bool] = True
-    noisy: ClassVar[bool] = True
     counted: ClassVar[Literal["falling", "any"] | None] = "any"
 
-    def __post_init__(self) -> None:
-        """Validate the settings."""
-        object.__setattr__(self, "step", within("step", self.step, 1.0))
-        remedy = "Without noise, take Ladder."
-        object.__setattr__(self, "noise", within("noise", self.noise, 1.0, remedy))
-
-    def decide(
-        self, state: State, evidence: Evidence, rng: np.random.Generator
-    ) -> tuple[State, Outcome]:
+    def decide(self, state: State, evidence: Evidence, rng: np.random.Generator) -> Decided:
         """Release below the last risk less the step; `Mechanism.decide` has the parameters."""
         risk = evidence.risk + gaussian(self.noise, rng)
         if below(risk, state.standing - self.step):
@@ -345,9 +345,7 @@ class Thresholdout(Mechanism):
             )
         return Evidence(evaluation.risk, inner_score=evaluation.inner_score)
 
-    def decide(
-        self, state: State, evidence: Evidence, rng: np.random.Generator
-    ) -> tuple[State, Outcome]:
+    def decide(self, state: State, evidence: Evidence, rng: np.random.Generator) -> Decided:
         """Answer from either side; `Mechanism.decide` has the parameters."""
         assert evidence.inner_score is not None  # `measure` refuses without
         first = laplace(2.0 * self.noise, rng) if state.noise is None else state.noise
@@ -363,7 +361,7 @@ class Thresholdout(Mechanism):
         return _answered(replace(state, noise=first), evidence, evidence.inner_score)
 
 
-def _answered(state: State, evidence: Evidence, risk: float) -> tuple[State, Outcome]:
+def _answered(state: State, evidence: Evidence, risk: float) -> Decided:
     improved = below(risk, state.standing)
     after = replace(state, standing=risk) if improved else state
     return after, Outcome(risk, improved, evidence)

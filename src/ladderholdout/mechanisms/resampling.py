@@ -18,8 +18,16 @@ from numpy.typing import NDArray
 from ladderholdout.arguments import whole, within
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.mechanisms.arithmetic import TIE, below, round_half_up
-from ladderholdout.mechanisms.base import Evidence, Mechanism, Outcome, State, released, unchanged
-from ladderholdout.mechanisms.noiseless import compared
+from ladderholdout.mechanisms.base import (
+    Decided,
+    Evidence,
+    Mechanism,
+    Outcome,
+    State,
+    released,
+    unchanged,
+)
+from ladderholdout.mechanisms.noiseless import PairedTestLadder, compared
 from ladderholdout.metrics import Evaluation
 
 FloatArray = NDArray[np.float64]
@@ -178,19 +186,13 @@ class LadderBoot(Mechanism):
         size = shrunk(self.n_bootstrap, self.half_life, state.releases)
         return estimated(state, evaluation, evidence, self._passes(state, evidence), size, rng)
 
-    def decide(
-        self, state: State, evidence: Evidence, rng: np.random.Generator
-    ) -> tuple[State, Outcome]:
+    def decide(self, state: State, evidence: Evidence, rng: np.random.Generator) -> Decided:
         """Release the estimate that was drawn; `Mechanism.decide` has the parameters."""
         return redrawn(state, evidence, self._passes(state, evidence))
 
     def least_gain(self, state: State, variance: float) -> float:
         """Return the critical difference of the test."""
-        n = state.n
-        if n == 1:
-            return math.inf
-        # By symmetry the upper quantile.
-        return -float(scipy.special.stdtrit(n - 1, self.alpha)) * math.sqrt(variance / n)
+        return PairedTestLadder(self.alpha).least_gain(state, variance)
 
     def _passes(self, state: State, evidence: Evidence) -> bool:
         if math.isinf(state.standing):
@@ -245,7 +247,7 @@ def estimated(
     return replace(evidence, estimate=bootstrap_mean(best, replications, rng))
 
 
-def redrawn(state: State, evidence: Evidence, improved: bool) -> tuple[State, Outcome]:
+def redrawn(state: State, evidence: Evidence, improved: bool) -> Decided:
     """Release the estimate, whether or not the submission improved; each counts as a release."""
     assert evidence.estimate is not None  # `measure` always draws one
     after = replace(state, standing=evidence.estimate, releases=state.releases + 1)
@@ -553,9 +555,7 @@ class BayesBootLadder(Mechanism):
         """Measure the risk, and the posterior probability that it is no improvement."""
         return _compared(state, evaluation, self.n_posterior, rng)
 
-    def decide(
-        self, state: State, evidence: Evidence, rng: np.random.Generator
-    ) -> tuple[State, Outcome]:
+    def decide(self, state: State, evidence: Evidence, rng: np.random.Generator) -> Decided:
         """Release if the odds suffice; `Mechanism.decide` has the parameters."""
         step = self.resolution(state.n)
         risk, rounded = state.released_as(evidence, step), round_half_up(evidence.risk, step)
@@ -634,9 +634,7 @@ class BayesBootLadderBoot(Mechanism):
         size = shrunk(self.n_bootstrap, self.half_life, state.releases)
         return estimated(state, evaluation, evidence, improved, size, rng)
 
-    def decide(
-        self, state: State, evidence: Evidence, rng: np.random.Generator
-    ) -> tuple[State, Outcome]:
+    def decide(self, state: State, evidence: Evidence, rng: np.random.Generator) -> Decided:
         """Release the estimate that was drawn; `Mechanism.decide` has the parameters."""
         return redrawn(state, evidence, _believed(state, evidence, self.odds))
 

@@ -16,6 +16,7 @@ import numpy as np
 from ladderholdout.arguments import as_given, as_number, choice, whole, within
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.mechanisms.base import (
+    Decided,
     Evidence,
     Mechanism,
     Outcome,
@@ -180,9 +181,7 @@ class LadderRules:
         state = self.mechanism.start(n)
         return replace(state, standing=_times(state.standing, self.unit or 1.0))
 
-    def step(
-        self, state: State, evaluation: Evaluation, rng: np.random.Generator
-    ) -> tuple[State, Outcome]:
+    def step(self, state: State, evaluation: Evaluation, rng: np.random.Generator) -> Decided:
         """Take one submission.
 
         Parameters
@@ -207,19 +206,17 @@ class LadderRules:
             If the evaluation does not fit the state or the mechanism.
         """
         check_fits(state, evaluation)
-        if self.budget is not None and state.releases >= self.budget:
-            return unchanged(state, Evidence(evaluation.risk, clipped=evaluation.clipped))
-        # A range is public: what a rule knows of it depends on no loss.
-        before = replace(state, unit=self.unit or 1.0) if self.mechanism.flags_alone else state
-        evidence = self.mechanism.measure(before, evaluation, rng)
-        if evaluation.clipped is not None:
-            evidence = replace(evidence, clipped=evaluation.clipped)
-        after, outcome = self._decide(state, evidence, rng)
+        evidence = Evidence(evaluation.risk, clipped=evaluation.clipped)
+        if self.budget is None or state.releases < self.budget:
+            # A range is public: what a rule knows of it depends on no loss.
+            before = replace(state, unit=self.unit or 1.0) if self.mechanism.flags_alone else state
+            evidence = self.mechanism.measure(before, evaluation, rng)
+            if evaluation.clipped is not None:
+                evidence = replace(evidence, clipped=evaluation.clipped)
+        after, outcome = self.replay(state, evidence, rng)
         return (replace(after, incumbent=evaluation) if outcome.improved else after), outcome
 
-    def replay(
-        self, state: State, evidence: Evidence, rng: np.random.Generator
-    ) -> tuple[State, Outcome]:
+    def replay(self, state: State, evidence: Evidence, rng: np.random.Generator) -> Decided:
         """Take one submission again, from its recorded evidence.
 
         Parameters
@@ -247,12 +244,6 @@ class LadderRules:
         """
         if self.budget is not None and state.releases >= self.budget:
             return unchanged(state, evidence)
-        return self._decide(state, evidence, rng)
-
-    def _decide(
-        self, state: State, evidence: Evidence, rng: np.random.Generator
-    ) -> tuple[State, Outcome]:
-        """Decide; where improvements alone are shown, nothing else is released."""
         after, outcome = self._decided(state, evidence, rng)
         if self.shows_scores or outcome.improved:
             return after, outcome
@@ -261,9 +252,7 @@ class LadderRules:
         kept = replace(after, standing=state.standing, releases=state.releases)
         return kept, Outcome(state.standing, False, evidence)
 
-    def _decided(
-        self, state: State, evidence: Evidence, rng: np.random.Generator
-    ) -> tuple[State, Outcome]:
+    def _decided(self, state: State, evidence: Evidence, rng: np.random.Generator) -> Decided:
         """Decide in the mechanism's unit, and bring the result back."""
         grid, unit = self.grid(state.n), self.unit
         on_grid = None if grid is None else grid.nearest(evidence.risk, state.n)

@@ -45,7 +45,9 @@ def indexed(values: Array, index: Any) -> Array:
 
 def read_only(array: Array) -> Array:
     """Return another array object over the same memory that refuses writes."""
-    view = indexed(array.view(), index_of(array))
+    view = array.view()
+    if isinstance(array, Indexed):
+        view = indexed(view, array.index)
     view.flags.writeable = False
     return view
 

@@ -12,39 +12,16 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ladderholdout.metrics import scores as of
 from ladderholdout.metrics.arrays import Array, FloatArray, IntArray
-from ladderholdout.metrics.scores import (
-    Averaged,
-    Weighted,
-    agreement,
-    average_precision,
-    balance,
-    balanced_accuracy,
-    coded,
-    cohen_kappa,
-    columns,
-    concordance,
-    correlation,
-    explained,
-    explained_variance,
-    matthews,
-    max_error,
-    pearson,
-    r2,
-    roc_auc,
-    spearman,
-    tallies,
-    tie_groups,
-)
 
 Many = Callable[[FloatArray], FloatArray]
-OfTally = Callable[[FloatArray, FloatArray, FloatArray], FloatArray]
 # Of all rows, by how much a tally is moved for a derivative.
 _DIFFERENCE = 1e-6
 # Below this share of the plain variance, moments have lost too many digits to cancellation.
 _CANCELLED = 1e-6
 # Weights in between two whole numbers mean little for ranks, and nothing for a maximum.
-_OF_WHOLE_WEIGHTS = (spearman, max_error)
+_OF_WHOLE_WEIGHTS = (of.spearman, of.max_error)
 
 
 def needs_whole_weights(prepare: object) -> bool:
@@ -52,25 +29,24 @@ def needs_whole_weights(prepare: object) -> bool:
     return prepare in _OF_WHOLE_WEIGHTS
 
 
-def weighted_many(prepare: object, targets: Array, predictions: Array, single: Weighted) -> Many:
+def weighted_many(prepare: object, targets: Array, predictions: Array, single: of.Weighted) -> Many:
     """Return the score as a function of weights (b, n), nan where a weighting has none.
 
     ``single`` is what ``prepare`` returned for these targets and predictions.
     """
-    if isinstance(prepare, Averaged):
-        return _of_tallies(targets, predictions, prepare.of_tally)
-    if prepare in _TALLIED:
-        return _of_tallies(targets, predictions, _TALLIED[prepare])
+    if isinstance(prepare, of.Tallied):
+        tally = of.tallies(targets, predictions)
+        return lambda weights: prepare.of_tally(*tally(weights))
     if prepare in _RATIOS:
         return _of_moments(targets, predictions, single, _RATIOS[prepare])
-    if prepare in (r2, explained_variance):
-        return _explained(targets, predictions, single, shifted=prepare is r2)
+    if prepare in (of.r2, of.explained_variance):
+        return _explained(targets, predictions, single, shifted=prepare is of.r2)
     if prepare in _RUNNING:
         return _RUNNING[prepare](targets, predictions)
     return one_by_one(single)
 
 
-def one_by_one(single: Weighted) -> Many:
+def one_by_one(single: of.Weighted) -> Many:
     """Return the loop over a score that knows one weighting at a time."""
     return lambda weights: np.array([single(row) for row in weights], dtype=np.float64)
 
@@ -80,10 +56,8 @@ def influences(prepare: object, targets: Array, predictions: Array) -> FloatArra
 
     Of mean 0; None for scores whose influences are not known here, or not finite.
     """
-    if isinstance(prepare, Averaged):
+    if isinstance(prepare, of.Tallied):
         values = _tallied_influences(prepare.of_tally, targets, predictions)
-    elif prepare in _TALLIED:
-        values = _tallied_influences(_TALLIED[prepare], targets, predictions)
     elif prepare in _INFLUENCES:
         values = _INFLUENCES[prepare](targets, predictions)
     else:
@@ -91,9 +65,11 @@ def influences(prepare: object, targets: Array, predictions: Array) -> FloatArra
     return values if np.isfinite(values).all() else None
 
 
-def _tallied_influences(score: OfTally, targets: Array, predictions: Array) -> FloatArray:
+def _tallied_influences(
+    score: Callable[..., FloatArray], targets: Array, predictions: Array
+) -> FloatArray:
     """Differentiate a score by each tally, numerically: a row adds to three of them at most."""
-    labels, guesses, hit, size = coded(targets, predictions)
+    labels, guesses, hit, size = of.coded(targets, predictions)
     sums = [np.bincount(labels, hit, size), np.bincount(labels, minlength=size)]
     counts = np.concatenate([*sums, np.bincount(guesses, minlength=size)]).astype(np.float64)
     step = _DIFFERENCE * len(labels) * np.eye(len(counts))
@@ -140,15 +116,6 @@ def _taken(rows: FloatArray, places: IntArray) -> FloatArray:
     return np.take(rows, places, axis=1, mode="clip")
 
 
-def _of_tallies(
-    targets: Array,
-    predictions: Array,
-    score: OfTally,
-) -> Many:
-    tally = tallies(targets, predictions)
-    return lambda weights: score(*tally(weights))
-
-
 def _roc_auc(targets: Array, scores: Array) -> Many:
     """Prepare the Mann-Whitney statistic: for each positive the negatives below it."""
     positive, negative = np.flatnonzero(targets == 1), np.flatnonzero(targets == 0)
@@ -192,9 +159,9 @@ def _average_precision(targets: Array, scores: Array) -> Many:
     return many
 
 
-def _explained(targets: Array, predictions: Array, single: Weighted, *, shifted: bool) -> Many:
+def _explained(targets: Array, predictions: Array, single: of.Weighted, *, shifted: bool) -> Many:
     """Prepare r2, where a shift of all predictions counts, or the explained variance."""
-    y, residual = columns(targets), columns(targets - predictions)
+    y, residual = of.columns(targets), of.columns(targets - predictions)
     y, scale = y - y.mean(axis=0), np.where(y.std(axis=0) > 0, y.std(axis=0), 1.0)
     y, residual = y / scale, residual / scale
     shift = np.zeros(y.shape[1]) if shifted else residual.mean(axis=0)
@@ -207,7 +174,7 @@ def _explained(targets: Array, predictions: Array, single: Weighted, *, shifted:
         moments = np.split(sums[:, 1:] / sums[:, :1], 4, axis=1)
         spread = moments[1] - moments[0] ** 2
         left = moments[3] - (0.0 if shifted else moments[2] ** 2)
-        scores = explained(left, spread)
+        scores = of.explained(left, spread)
         doubtful = ~((spread > least[0]) & (left > least[1])).all(axis=1)
         if doubtful.any():
             scores[doubtful] = one_by_one(single)(weights[doubtful])
@@ -239,7 +206,7 @@ def _ranking(
     values: Array,
 ) -> Callable[[FloatArray], tuple[FloatArray, np.ndarray[tuple[int, ...], np.dtype[np.bool_]]]]:
     """Return weighted ranks less half of the weight, and whether there are two of them."""
-    groups, size = tie_groups(values)
+    groups, size = of.tie_groups(values)
     order: IntArray = np.argsort(groups, kind="stable")
     starts = np.searchsorted(groups[order], np.arange(size))
 
@@ -255,7 +222,7 @@ def _ranking(
 
 
 def _of_moments(
-    x: FloatArray, y: FloatArray, single: Weighted, ratio: Callable[..., FloatArray]
+    x: FloatArray, y: FloatArray, single: of.Weighted, ratio: Callable[..., FloatArray]
 ) -> Many:
     """Prepare a score of two columns' weighted means, variances and covariance."""
     centre, scale = float(x.mean()), float(x.std()) or 1.0
@@ -289,22 +256,17 @@ def _concordance(
 
 
 _RATIOS: dict[object, Callable[..., FloatArray]] = {
-    pearson: _correlation,
-    concordance: _concordance,
-}
-_TALLIED: dict[object, Callable[..., FloatArray]] = {
-    balanced_accuracy: balance,
-    cohen_kappa: agreement,
-    matthews: correlation,
+    of.pearson: _correlation,
+    of.concordance: _concordance,
 }
 _RUNNING: dict[object, Callable[[Array, Array], Many]] = {
-    roc_auc: _roc_auc,
-    average_precision: _average_precision,
-    max_error: _max_error,
-    spearman: _spearman,
+    of.roc_auc: _roc_auc,
+    of.average_precision: _average_precision,
+    of.max_error: _max_error,
+    of.spearman: _spearman,
 }
 _INFLUENCES: dict[object, Callable[[Array, Array], FloatArray]] = {
-    roc_auc: _roc_auc_influences,
-    pearson: _pearson_influences,
-    concordance: _concordance_influences,
+    of.roc_auc: _roc_auc_influences,
+    of.pearson: _pearson_influences,
+    of.concordance: _concordance_influences,
 }

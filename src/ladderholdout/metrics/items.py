@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from ladderholdout.arguments import as_given, function
 from ladderholdout.errors import InvalidArgument, InvalidSubmission
-from ladderholdout.identity import copy_of
+from ladderholdout.identity.copies import copy_of
 from ladderholdout.metrics import measuring, responses
 from ladderholdout.metrics.arrays import Array, FloatArray, refusal
 from ladderholdout.metrics.evaluation import Evaluation, checked_weights

@@ -13,14 +13,8 @@ from typing import Any
 import numpy as np
 
 from ladderholdout.errors import InvalidArgument, InvalidSubmission, LadderHoldoutError, MetricError
-from ladderholdout.metrics.arrays import Array, FloatArray, index_of, indexed, read_only
-from ladderholdout.metrics.batched import (
-    Many,
-    influences,
-    needs_whole_weights,
-    one_by_one,
-    weighted_many,
-)
+from ladderholdout.metrics import batched
+from ladderholdout.metrics.arrays import Array, FloatArray, Indexed, index_of, indexed, read_only
 from ladderholdout.metrics.evaluation import Evaluation, checked_weights
 from ladderholdout.metrics.scores import WeightedScore, concordance
 from ladderholdout.metrics.settings import MetricSettings
@@ -43,7 +37,8 @@ def measure(
     # Views: MLflow knows what predict returned by its identity, and nobody's function may write
     # to the holdout.
     targets, predictions = read_only(targets), read_only(predictions)
-    predictions = indexed(predictions, index_of(targets))
+    if isinstance(targets, Indexed):
+        predictions = indexed(predictions, targets.index)
     loss = metric.loss
     if loss is None:
         return _of_score(metric, targets, predictions, weights)
@@ -119,12 +114,12 @@ def _many(
     targets: Array,
     predictions: Array,
     scorer: Callable[[FloatArray | None], float],
-) -> Many:
+) -> batched.Many:
     """Return the score as a function of many weightings, nan where there is none."""
     score = metric.score
     if isinstance(score, WeightedScore):
         # Few submissions are ever weighed, so nothing is prepared before one is.
-        prepared = cache(lambda: weighted_many(score.prepare, targets, predictions, scorer))
+        prepared = cache(lambda: batched.weighted_many(score.prepare, targets, predictions, scorer))
         return lambda weights: np.asarray(called(metric, lambda: prepared()(weights)))
 
     def single(weights: FloatArray) -> float:
@@ -133,7 +128,7 @@ def _many(
         except InvalidSubmission:
             return math.nan
 
-    return one_by_one(single)
+    return batched.one_by_one(single)
 
 
 def _of_score(
@@ -168,7 +163,7 @@ def _of_score(
     def influences_on_risk() -> FloatArray | None:
         if row_weights is not None or metric.prepare is None:
             return None
-        on_score = called(metric, lambda: influences(metric.prepare, targets, predictions))
+        on_score = called(metric, lambda: batched.influences(metric.prepare, targets, predictions))
         return None if on_score is None else -on_score
 
     return Evaluation(
@@ -179,7 +174,7 @@ def _of_score(
         _function=reweighted,
         _many=many_reweighted,
         _influences=influences_on_risk,
-        needs_whole_weights=needs_whole_weights(metric.prepare),
+        needs_whole_weights=batched.needs_whole_weights(metric.prepare),
     )
 
 

@@ -457,7 +457,7 @@ class Metric(MetricSettings):
             return 0.0
         # What has a value for a ladder alone, which has to answer somehow.
         alone = prepare is r2 and len(targets) < 2
-        same = prepare is cohen_kappa and len(np.unique([*targets, *predictions])) == 1
+        same = prepare == cohen_kappa and len(np.unique([*targets, *predictions])) == 1
         why = _why_undefined(self, targets, classes)
         if why is None and not (alone or same):
             return self.to_score(self.evaluate(targets, predictions, weights).risk)

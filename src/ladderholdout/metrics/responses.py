@@ -9,19 +9,9 @@ from typing import Any
 import numpy as np
 
 from ladderholdout.errors import InvalidArgument, InvalidSubmission
-from ladderholdout.identity import copy_of
-from ladderholdout.metrics.arrays import (
-    Array,
-    by_column_names,
-    by_index,
-    codes_of,
-    described,
-    is_text,
-    label_vector,
-    read_once,
-    readable,
-    refuse_masked,
-)
+from ladderholdout.identity.copies import copy_of
+from ladderholdout.metrics import arrays as forms
+from ladderholdout.metrics.arrays import Array
 
 _METHODS = ("predict", "predict_proba", "decision_function")
 
@@ -122,9 +112,9 @@ class _Asked:
         """Return what this method predicts, in the order of the rows by their index."""
         method = method_of(self.estimator, name)
         if name not in self.answers:
-            answer = read_once(answer_of(method, copy_of(self.X) if self.copies else self.X))
-            refuse_masked("predictions", answer)
-            self.answers[name] = by_index(answer, self.X)
+            answer = forms.read_once(answer_of(method, copy_of(self.X) if self.copies else self.X))
+            forms.refuse_masked("predictions", answer)
+            self.answers[name] = forms.by_index(answer, self.X)
         return self.answers[name]
 
 
@@ -142,7 +132,7 @@ def known_classes(estimator: Any) -> Array | None:
     if classes is None:
         return None
     try:
-        return label_vector(classes, "predictions")
+        return forms.label_vector(classes, "predictions")
     except InvalidArgument:
         came = f"from a {type(estimator).__name__} with classes_ of another form"
     raise InvalidSubmission("predictions", "from a classifier with one output", came)
@@ -175,8 +165,8 @@ def _refuse_places(estimator: Any, X: Any) -> None:
 def _refuse_unknown(known: Array, classes: Array) -> None:
     if known.dtype == classes.dtype and known.tobytes() == classes.tobytes():
         return  # as nearly always, and in a tenth of the time
-    if is_text(known) != is_text(classes):
-        kinds = ["text" if is_text(array) else "numbers" for array in (classes, known)]
+    if forms.is_text(known) != forms.is_text(classes):
+        kinds = ["text" if forms.is_text(array) else "numbers" for array in (classes, known)]
         raise InvalidSubmission(
             "predictions",
             f"from an estimator fitted on labels like the holdout's, which are {kinds[0]}",
@@ -185,7 +175,7 @@ def _refuse_unknown(known: Array, classes: Array) -> None:
             "for k sorted names and a model fitted on 0 to k - 1, "
             "holdout.submit(np.asarray(names)[model.predict(X)]).",
         )
-    unknown = np.count_nonzero(codes_of(known, classes) < 0)
+    unknown = np.count_nonzero(forms.codes_of(known, classes) < 0)
     if unknown:
         raise InvalidSubmission(
             "predictions",
@@ -217,20 +207,20 @@ def method_of(estimator: Any, *names: str) -> Callable[[Any], Any]:
 
 def _aligned(answer: Any, known: Array | None, classes: Array | None) -> Array:
     """Put columns that follow ``known`` in the order of ``classes``; zeros for the missing."""
-    table = readable(answer, "predictions")
+    table = forms.readable(answer, "predictions")
     if known is not None:
-        table = by_column_names(answer, table, known, in_order=True)
+        table = forms.by_column_names(answer, table, known, in_order=True)
     elif classes is not None:
-        table = by_column_names(answer, table, classes)
+        table = forms.by_column_names(answer, table, classes)
     if known is None or classes is None or np.array_equal(known, classes):
         return table
     if len(known) == 1:
         table = table.reshape(-1, 1)
     if table.ndim != 2 or table.shape[1] != len(known):
         allowed = f"one column for each of the estimator's {len(known)} classes"
-        raise InvalidSubmission("predictions", allowed, described(table))
+        raise InvalidSubmission("predictions", allowed, forms.described(table))
     aligned = np.zeros((len(table), len(classes)), dtype=table.dtype)
-    aligned[:, codes_of(known, classes)] = table
+    aligned[:, forms.codes_of(known, classes)] = table
     return aligned
 
 

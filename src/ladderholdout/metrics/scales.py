@@ -9,14 +9,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
+from ladderholdout.metrics import scores as of
 from ladderholdout.metrics.metric import Metric
-from ladderholdout.metrics.scores import (
-    explained_variance,
-    max_error,
-    r2,
-    squared,
-    squared_log,
-)
 from ladderholdout.metrics.table import is_named
 
 # From here on neighbouring floats are whole steps apart.
@@ -234,14 +228,17 @@ def scale_of(metric: Metric) -> Scale:
     if metric.in_units_of_y or metric.clip:
         high = _LEAST_OF_ANY / _LEAST if metric.risk_range is None else metric.risk_range[1]
     least = _LEAST * (math.sqrt(high) if metric.root and metric.bounded else high)
-    if metric.loss is squared and not metric.root:
+    if metric.loss is of.squared and not metric.root:
         least *= _LEAST  # that share of the largest error, squared
     prepare = metric.prepare
-    squares = metric.loss in (squared, squared_log) or prepare in (r2, explained_variance)
+    squares = metric.loss in (of.squared, of.squared_log) or prepare in (
+        of.r2,
+        of.explained_variance,
+    )
     fineness = _FINE
     if squares and not metric.root:
         fineness = _OF_SQUARES
     elif not metric.is_classification:
         fineness = _OF_ERRORS
-    kind: Kind = "extremes" if prepare is max_error else "sizes"
+    kind: Kind = "extremes" if prepare is of.max_error else "sizes"
     return Scale(kind, metric.root, fineness, least)

@@ -208,8 +208,33 @@ class FBeta:
         return (1.0 + square) * hits, square * true + guessed
 
 
+class Tallied:
+    """A score that follows from how often each class is there, predicted and hit."""
+
+    __slots__ = ()
+    of_tally: Callable[[FloatArray, FloatArray, FloatArray], FloatArray]
+
+    def __call__(self, targets: Array, predictions: Array) -> Weighted:
+        """Prepare the score."""
+        tally = _tally(targets, predictions)
+        return lambda weights: float(self.of_tally(*tally(weights)))
+
+
 @dataclass(frozen=True, slots=True)
-class Averaged:
+class OfTally(Tallied):
+    """A score that a function of tallies, each of shape (..., classes), computes.
+
+    Parameters
+    ----------
+    of_tally : callable
+        The score from hits, true and predicted weight of each class.
+    """
+
+    of_tally: Callable[[FloatArray, FloatArray, FloatArray], FloatArray]
+
+
+@dataclass(frozen=True, slots=True)
+class Averaged(Tallied):
     """A ratio of each class, averaged over the classes.
 
     Parameters
@@ -223,11 +248,6 @@ class Averaged:
     ratio: Ratio
     average: str
 
-    def __call__(self, targets: Array, predictions: Array) -> Weighted:
-        """Prepare the score."""
-        tally = _tally(targets, predictions)
-        return lambda weights: float(self.of_tally(*tally(weights)))
-
     def of_tally(self, hits: FloatArray, true: FloatArray, guessed: FloatArray) -> FloatArray:
         """Return the score from tallies of shape (..., classes)."""
         numerator, denominator = self.ratio(hits, true, guessed)
@@ -240,38 +260,20 @@ class Averaged:
         return np.asarray((ratios * share).sum(axis=-1) / share.sum(axis=-1))
 
 
-def balanced_accuracy(targets: Array, predictions: Array) -> Weighted:
-    """Prepare the mean recall over the classes that occur."""
-    tally = _tally(targets, predictions)
-    return lambda weights: float(balance(*tally(weights)))
-
-
-def balance(hits: FloatArray, true: FloatArray, guessed: FloatArray) -> FloatArray:
-    """Return the balanced accuracy from tallies of shape (..., classes)."""
+def _balance(hits: FloatArray, true: FloatArray, guessed: FloatArray) -> FloatArray:
+    """Return the mean recall over the classes that occur."""
     return np.asarray(divided(hits, true).sum(axis=-1) / np.count_nonzero(true, axis=-1))
 
 
-def matthews(targets: Array, predictions: Array) -> Weighted:
-    """Prepare Matthews' correlation coefficient for any number of classes (Gorodkin 2004)."""
-    tally = _tally(targets, predictions)
-    return lambda weights: float(correlation(*tally(weights)))
-
-
-def correlation(hits: FloatArray, true: FloatArray, guessed: FloatArray) -> FloatArray:
-    """Return Matthews' coefficient from tallies of shape (..., classes)."""
+def _matthews(hits: FloatArray, true: FloatArray, guessed: FloatArray) -> FloatArray:
+    """Return Matthews' correlation coefficient for any number of classes (Gorodkin 2004)."""
     both = hits.sum(axis=-1) * guessed.sum(axis=-1) - (true * guessed).sum(axis=-1)
     spread = np.asarray(_unlike(true) * _unlike(guessed))
     return np.asarray(np.where(spread > 0, both / np.sqrt(np.where(spread > 0, spread, 1.0)), 0.0))
 
 
-def cohen_kappa(targets: Array, predictions: Array) -> Weighted:
-    """Prepare Cohen's kappa for any number of classes, unweighted."""
-    tally = _tally(targets, predictions)
-    return lambda weights: float(agreement(*tally(weights)))
-
-
-def agreement(hits: FloatArray, true: FloatArray, guessed: FloatArray) -> FloatArray:
-    """Return Cohen's kappa from tallies of shape (..., classes); 0 where there is one class."""
+def _kappa(hits: FloatArray, true: FloatArray, guessed: FloatArray) -> FloatArray:
+    """Return Cohen's kappa for any number of classes, unweighted; 0 where there is one class."""
     total = true.sum(axis=-1)
     chance = (true * guessed).sum(axis=-1)
     left = np.asarray(total**2 - chance)
@@ -283,6 +285,11 @@ def _unlike(weights: FloatArray) -> FloatArray:
     """Return the weight of ordered pairs of two classes: exactly 0 if there is one class."""
     others = weights.sum(axis=-1, keepdims=True) - weights
     return np.asarray((weights * others).sum(axis=-1))
+
+
+balanced_accuracy = OfTally(_balance)
+matthews = OfTally(_matthews)
+cohen_kappa = OfTally(_kappa)
 
 
 def _concordant(positive: FloatArray, negative: FloatArray) -> float:

@@ -13,20 +13,13 @@ import numpy as np
 
 from ladderholdout.arguments import as_given, choice, finite, flag, function
 from ladderholdout.errors import InvalidArgument
+from ladderholdout.metrics import scores as of
 from ladderholdout.metrics.arrays import LARGEST, Array, Support
-from ladderholdout.metrics.scores import (
-    absolute,
-    concordance,
-    explained_variance,
-    r2,
-    squared,
-    zero_one,
-)
 
 Response: TypeAlias = Literal["labels", "probabilities", "scores", "values"]
 # Losses that are powers of an error, and scores that are ratios of squared errors.
-_POWERS: dict[Any, int] = {absolute: 1, squared: 2}
-_RATIOS = (r2, explained_variance, concordance)
+_POWERS: dict[Any, int] = {of.absolute: 1, of.squared: 2}
+_RATIOS = (of.r2, of.explained_variance, of.concordance)
 # Of 1 less a ratio score: below a score of -1 it makes no difference to anybody.
 _RATIO_RANGE = (0.0, 2.0)
 
@@ -73,7 +66,7 @@ class MetricSettings:
     @property
     def counts(self) -> bool:
         """Whether the loss of an example is 0 or 1."""
-        return self.loss is zero_one or getattr(self.score, "counts", False)
+        return self.loss is of.zero_one or getattr(self.score, "counts", False)
 
     @property
     def is_classification(self) -> bool:
@@ -292,7 +285,7 @@ class MetricSettings:
             return ""
         if self.largest_error is not None:
             return f"errors clipped at {self.largest_error:.12g}"
-        is_error = self.loss is absolute or (self.loss is squared and self.root)
+        is_error = self.loss is of.absolute or (self.loss is of.squared and self.root)
         what = "errors" if is_error else "losses"
         return f"{what} clipped at {self.loss_range[1]:.12g}"
 

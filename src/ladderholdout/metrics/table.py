@@ -12,133 +12,87 @@ from typing import Any
 
 from ladderholdout.arguments import as_given
 from ladderholdout.errors import InvalidArgument, did_you_mean
+from ladderholdout.metrics import scores as of
 from ladderholdout.metrics.arrays import Support
 from ladderholdout.metrics.metric import Metric
-from ladderholdout.metrics.scores import (
-    Averaged,
-    FBeta,
-    MulticlassAuc,
-    WeightedScore,
-    absolute,
-    absolute_percentage,
-    average_precision,
-    balanced_accuracy,
-    brier,
-    cohen_kappa,
-    concordance,
-    explained_variance,
-    f1,
-    gamma_deviance,
-    jaccard,
-    log_loss,
-    matthews,
-    max_error,
-    median_error,
-    pearson,
-    poisson_deviance,
-    precision,
-    r2,
-    recall,
-    roc_auc,
-    spearman,
-    squared,
-    squared_log,
-    zero_one,
-)
 from ladderholdout.metrics.settings import Response
 
 _UNIT, _DOUBLE = (0.0, 1.0), (0.0, 2.0)
 _ABOVE_MINUS_1, _ABOVE_0, _FROM_0 = Support(-1.0), Support(0.0), Support(0.0, True)
 
 
-def _mean(name: str, response: Response, loss: Callable[..., Any], **settings: Any) -> Metric:
-    return Metric(name, response, loss, **settings)
-
-
 def _score(name: str, response: Response, prepare: Callable[..., Any], **settings: Any) -> Metric:
-    return Metric(name, response, score=WeightedScore(prepare), **settings)
+    return Metric(name, response, score=of.WeightedScore(prepare), **settings)
 
 
-_hits = partial(_mean, response="labels", loss=zero_one, loss_range=_UNIT, offset=1.0)
+_hits = partial(Metric, response="labels", loss=of.zero_one, loss_range=_UNIT, offset=1.0)
 _labels = partial(_score, response="labels", loss_range=_UNIT, offset=1.0)
 _binary = partial(_score, response="scores", loss_range=_UNIT, offset=1.0)
 _multiclass = partial(_score, response="probabilities", loss_range=_UNIT, offset=1.0)
-_errors = partial(_mean, response="values")
+_errors = partial(Metric, response="values")
 _values = partial(_score, response="values")
 _correlation = partial(_values, loss_range=_DOUBLE, offset=1.0)
 
 _CLASSIFICATION = [
     _hits("accuracy"),
-    _labels("balanced_accuracy", prepare=balanced_accuracy),
-    _labels("matthews_corrcoef", prepare=matthews, loss_range=_DOUBLE),
-    _labels("cohen_kappa", prepare=cohen_kappa, loss_range=_DOUBLE),
+    _labels("balanced_accuracy", prepare=of.balanced_accuracy),
+    _labels("matthews_corrcoef", prepare=of.matthews, loss_range=_DOUBLE),
+    _labels("cohen_kappa", prepare=of.cohen_kappa, loss_range=_DOUBLE),
     *(
-        _labels(f"f{beta:g}", prepare=Averaged(FBeta(beta), "binary"), binary=True)
+        _labels(f"f{beta:g}", prepare=of.Averaged(of.FBeta(beta), "binary"), binary=True)
         for beta in (0.5, 2.0)
     ),
-    _mean("neg_log_loss", "probabilities", log_loss),
-    _mean(
-        "neg_brier_score",
-        "probabilities",
-        brier,
-        loss_range=_DOUBLE,
-        two_class_range=_UNIT,
+    Metric("neg_log_loss", "probabilities", of.log_loss),
+    Metric("neg_brier_score", "probabilities", of.brier, loss_range=_DOUBLE, two_class_range=_UNIT),
+    *(
+        _labels(ratio.__name__, prepare=of.Averaged(ratio, "binary"), binary=True)
+        for ratio in (of.f1, of.precision, of.recall, of.jaccard)
     ),
     *(
-        _labels(ratio.__name__, prepare=Averaged(ratio, "binary"), binary=True)
-        for ratio in (f1, precision, recall, jaccard)
-    ),
-    *(
-        _labels(f"{ratio.__name__}_{average}", prepare=Averaged(ratio, average))
-        for ratio in (f1, precision, recall, jaccard)
+        _labels(f"{ratio.__name__}_{average}", prepare=of.Averaged(ratio, average))
+        for ratio in (of.f1, of.precision, of.recall, of.jaccard)
         for average in ("macro", "weighted")
     ),
-    _labels("jaccard_micro", prepare=Averaged(jaccard, "micro")),
+    _labels("jaccard_micro", prepare=of.Averaged(of.jaccard, "micro")),
     # With one label a row these three are the accuracy. As means of losses they get the
     # sharper mechanism and an exact certificate.
     *(_hits(name) for name in ("f1_micro", "precision_micro", "recall_micro")),
 ]
 
 _RANKING = [
-    _binary("roc_auc", prepare=roc_auc),
-    _binary("average_precision", prepare=average_precision, binary=True),
-    _multiclass("roc_auc_ovr", prepare=MulticlassAuc(pairs=False, by_prevalence=False)),
-    _multiclass("roc_auc_ovr_weighted", prepare=MulticlassAuc(pairs=False, by_prevalence=True)),
-    _multiclass("roc_auc_ovo", prepare=MulticlassAuc(pairs=True, by_prevalence=False)),
-    _multiclass("roc_auc_ovo_weighted", prepare=MulticlassAuc(pairs=True, by_prevalence=True)),
+    _binary("roc_auc", prepare=of.roc_auc),
+    _binary("average_precision", prepare=of.average_precision, binary=True),
+    _multiclass("roc_auc_ovr", prepare=of.MulticlassAuc(pairs=False, by_prevalence=False)),
+    _multiclass("roc_auc_ovr_weighted", prepare=of.MulticlassAuc(pairs=False, by_prevalence=True)),
+    _multiclass("roc_auc_ovo", prepare=of.MulticlassAuc(pairs=True, by_prevalence=False)),
+    _multiclass("roc_auc_ovo_weighted", prepare=of.MulticlassAuc(pairs=True, by_prevalence=True)),
 ]
 
 _in_units = partial(_errors, in_units_of_y=True)
 _REGRESSION = [
-    _in_units("neg_mean_squared_error", loss=squared, multioutput=True),
-    _in_units("neg_mean_absolute_error", loss=absolute, multioutput=True),
+    _in_units("neg_mean_squared_error", loss=of.squared, multioutput=True),
+    _in_units("neg_mean_absolute_error", loss=of.absolute, multioutput=True),
     # scikit-learn averages the roots of the outputs, which is no root of one mean: so the
     # two roots take one output.
-    _in_units("neg_root_mean_squared_error", loss=squared, root=True),
+    _in_units("neg_root_mean_squared_error", loss=of.squared, root=True),
     _errors(
-        "neg_root_mean_squared_log_error",
-        loss=squared_log,
-        root=True,
-        support=_ABOVE_MINUS_1,
+        "neg_root_mean_squared_log_error", loss=of.squared_log, root=True, support=_ABOVE_MINUS_1
     ),
     _errors(
-        "neg_mean_squared_log_error",
-        loss=squared_log,
-        multioutput=True,
-        support=_ABOVE_MINUS_1,
+        "neg_mean_squared_log_error", loss=of.squared_log, multioutput=True, support=_ABOVE_MINUS_1
     ),
-    _errors("neg_mean_absolute_percentage_error", loss=absolute_percentage, multioutput=True),
-    _in_units("neg_mean_poisson_deviance", loss=poisson_deviance, support=_FROM_0),
-    _errors("neg_mean_gamma_deviance", loss=gamma_deviance, support=_ABOVE_0),
-    _values("r2", prepare=r2, offset=1.0, multioutput=True),
-    _values("explained_variance", prepare=explained_variance, offset=1.0, multioutput=True),
+    _errors("neg_mean_absolute_percentage_error", loss=of.absolute_percentage, multioutput=True),
+    _in_units("neg_mean_poisson_deviance", loss=of.poisson_deviance, support=_FROM_0),
+    _errors("neg_mean_gamma_deviance", loss=of.gamma_deviance, support=_ABOVE_0),
+    _values("r2", prepare=of.r2, offset=1.0, multioutput=True),
+    _values("explained_variance", prepare=of.explained_variance, offset=1.0, multioutput=True),
     _values(
-        "neg_median_absolute_error", prepare=median_error, in_units_of_y=True, multioutput=True
+        "neg_median_absolute_error", prepare=of.median_error, in_units_of_y=True, multioutput=True
     ),
-    _values("neg_max_error", prepare=max_error, in_units_of_y=True),
-    _correlation("pearson", prepare=pearson),
-    _correlation("spearman", prepare=spearman),
-    _correlation("concordance", prepare=concordance),
+    _values("neg_max_error", prepare=of.max_error, in_units_of_y=True),
+    _correlation("pearson", prepare=of.pearson),
+    _correlation("spearman", prepare=of.spearman),
+    _correlation("concordance", prepare=of.concordance),
 ]
 
 METRICS: Mapping[str, Metric] = MappingProxyType(

@@ -16,19 +16,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+from ladderholdout import process
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.process import (
-    PerProcess,
-    is_of_another,
-    is_open_to_others,
-    lock_byte,
-    open_private,
-    read_start,
-    sync,
-    sync_folder,
-    unlock_byte,
-    write_start,
-)
 
 _DIGITS = 64  # hexadecimal ones, of a digest or a secret
 _START = "0" * _DIGITS
@@ -139,7 +128,7 @@ class _Known:
             self.first[found] = verdict
 
 
-_files: PerProcess[dict[Path, _Known]] = PerProcess(dict)
+_files: process.PerProcess[dict[Path, _Known]] = process.PerProcess(dict)
 
 
 def key_of(secret: bytes, judge: str, item: bytes, answer: bytes) -> bytes:
@@ -286,13 +275,13 @@ def _opened(path: Path, known: _Known, *, create: bool = True) -> Iterator[tuple
 
 def _private(path: Path, *, create: bool, append: bool = False) -> int:
     try:
-        descriptor = open_private(path, create=create, append=append)
+        descriptor = process.open_private(path, create=create, append=append)
     except OSError as fault:
         allowed, came = "a file that can be written", f"{path}: {fault.strerror}"
         remedy = "Verdicts are read with the file beside them whose name ends with .key."
         raise InvalidArgument("verdicts", allowed, came, remedy) from None
     status = os.fstat(descriptor)
-    if is_open_to_others(status) or is_of_another(status):
+    if process.is_open_to_others(status) or process.is_of_another(status):
         os.close(descriptor)
         allowed, came = "a file of your own that nobody else may use", f"{path}, which others may"
         raise InvalidArgument("verdicts", allowed, came, "Verdicts show labels: chmod 600.")
@@ -304,13 +293,13 @@ def _make_secret(beside: Path) -> None:
     if beside.exists():
         return
     own = beside.with_name(f"{beside.name}.{os.getpid()}-{threading.get_ident()}")
-    with open(open_private(own, new=True), "wb") as file:
+    with open(process.open_private(own, new=True), "wb") as file:
         file.write(_note_of(secrets.token_hex(_DIGITS // 2), 0, _START))
-        sync(file)
+        process.sync(file)
     try:
         with suppress(FileExistsError):  # another process was first
             os.link(own, beside)
-        sync_folder(beside.parent)
+        process.sync_folder(beside.parent)
     finally:
         own.unlink()
 
@@ -322,7 +311,7 @@ def _note_of(secret: str, count: int, seal: str) -> bytes:
 def _noted(beside: int) -> tuple[bytes, int, str]:
     """Return the secret, how many verdicts there were when the head was noted, and that head."""
     try:
-        secret, count, seal = read_start(beside, 1 << 10).decode("ascii").split()
+        secret, count, seal = process.read_start(beside, 1 << 10).decode("ascii").split()
         if (len(secret), len(seal)) != (_DIGITS, _DIGITS):
             raise ValueError
         return bytes.fromhex(secret), int(count), seal
@@ -349,11 +338,11 @@ def _check(path: Path, known: _Known) -> None:
 def _turn(descriptor: int, known: _Known) -> Iterator[None]:
     """Write alone: a line is sealed with what is before it."""
     with known.lock:
-        lock_byte(descriptor, 0, wait=True)
+        process.lock_byte(descriptor, 0, wait=True)
         try:
             yield
         finally:
-            unlock_byte(descriptor, 0)
+            process.unlock_byte(descriptor, 0)
 
 
 def _append(descriptor: int, beside: int, known: _Known, line: str) -> None:
@@ -370,12 +359,12 @@ def _note(descriptor: int, beside: int, known: _Known) -> None:
     with _turn(descriptor, known):
         known.read(descriptor, beside)
         with open(descriptor, "r+b", buffering=0, closefd=False) as file:
-            sync(file)
+            process.sync(file)
         if not known.changed:
             secret = _noted(beside)[0].hex()
-            write_start(beside, _note_of(secret, len(known.seals), known.end))
+            process.write_start(beside, _note_of(secret, len(known.seals), known.end))
             with open(beside, "r+b", buffering=0, closefd=False) as file:
-                sync(file)
+                process.sync(file)
 
 
 def _is_cut_off(descriptor: int) -> bool:

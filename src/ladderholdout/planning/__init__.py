@@ -8,35 +8,16 @@
 
 from __future__ import annotations
 
-from ladderholdout.planning.course import MOST_MORE, Course
 from ladderholdout.planning.decisions import DecisionPlan, plan_decisions
 from ladderholdout.planning.plans import Plan, Way, plan, plot
-from ladderholdout.planning.reserves import (
-    FEWEST_ROWS,
-    ReserveAdvice,
-    Widths,
-    reserve_advice,
-)
-from ladderholdout.planning.simulation import SimulatedSearch, simulated_searches
-from ladderholdout.planning.widths import (
-    MOST_ROWS,
-    fixed_width,
-    learning_width,
-    reserve_width,
-    rows_needed,
-)
+from ladderholdout.planning.reserves import ReserveAdvice, reserve_advice
+from ladderholdout.planning.widths import fixed_width, learning_width, reserve_width, rows_needed
 
 __all__ = [
-    "FEWEST_ROWS",
-    "MOST_MORE",
-    "MOST_ROWS",
-    "Course",
     "DecisionPlan",
     "Plan",
     "ReserveAdvice",
-    "SimulatedSearch",
     "Way",
-    "Widths",
     "fixed_width",
     "learning_width",
     "plan",
@@ -45,5 +26,4 @@ __all__ = [
     "reserve_advice",
     "reserve_width",
     "rows_needed",
-    "simulated_searches",
 ]

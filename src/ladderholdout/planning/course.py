@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ladderholdout.certificates import event_length, exact_lower, exact_upper
+from ladderholdout.certificates.codes import event_length
+from ladderholdout.limits.intervals import exact_lower, exact_upper
 from ladderholdout.planning.widths import rows_needed
 
 MOST_MORE = 1000

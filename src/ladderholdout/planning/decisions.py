@@ -184,9 +184,14 @@ def _size_of_groups(n: int | None, groups: int) -> int:
     """Return how many rows a group has."""
     if n is None:
         raise InvalidArgument("n", "stated together with groups", "missing")
+    check_groups(n, groups)
+    return max(round(n / groups), 1)
+
+
+def check_groups(n: int, groups: int) -> None:
+    """Refuse a number of groups that n rows cannot be in."""
     if not 2 <= whole("groups", groups) <= n:
         raise InvalidArgument("groups", f"a whole number from 2 to the number of rows, {n}", groups)
-    return max(round(n / groups), 1)
 
 
 def checked_correlation(correlation: float) -> float:

@@ -4,30 +4,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 import numpy as np
 import scipy
 
 from ladderholdout.arguments import inside, whole
-from ladderholdout.certificates import (
-    Rows,
-    Transcript,
-    bound_of,
-    exact_upper,
-    grid_of,
-    ladder_transcript,
-    reserve_log_count,
-    score_limits,
-)
+from ladderholdout.certificates.metric_limits import Rows, bound_of, score_limits
+from ladderholdout.certificates.reserve_intervals import reserve_log_count
+from ladderholdout.certificates.transcript import Transcript, grid_of, ladder_transcript
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.mechanisms.defaults import FINALISTS, default_mechanism
+from ladderholdout.limits.intervals import exact_upper
+from ladderholdout.mechanisms import FINALISTS, default_mechanism
 from ladderholdout.metrics import Metric, get_metric
 from ladderholdout.metrics.arrays import Array
 from ladderholdout.metrics.scales import scale_of
 from ladderholdout.metrics.scores import absolute, median_error, squared
 
-# The reserve that certified most in the plan's simulations of searches that are steered by answers,
+# The reserve that certified most in simulations of searches that are steered by answers,
 # at nearly every size. On fewer rows than these it certified no more than a search without.
 HALF, FEWEST_ROWS = 0.5, 500
 # It is recommended where it leaves at most this part of the width: the search misses its rows.
@@ -168,15 +161,7 @@ def reserve_advice(
         raise InvalidArgument("n", "a whole number of at least 10", n)
     improvements = min(whole("improvements", improvements), submissions)
     risk, confidence = inside("risk", risk), inside("confidence", confidence)
-    known = get_metric(metric) if isinstance(metric, str) else metric
-    return _advised(known, n, submissions, improvements, risk, confidence)
-
-
-@lru_cache(maxsize=256)
-def _advised(
-    metric: Metric, n: int, submissions: int, improvements: int, risk: float, confidence: float
-) -> ReserveAdvice | None:
-    typical = _Typical.of(metric, n, risk)
+    typical = _Typical.of(get_metric(metric), n, risk)
     if typical is None:
         return None
     releases = typical.releases(submissions, improvements)
@@ -189,7 +174,7 @@ def _advised(
     finalists, climb = (
         Widths(price, width, reserved) for price, width in zip(prices, without, strict=True)
     )
-    return ReserveAdvice(metric.name, n, share, finalists, climb, improvements)
+    return ReserveAdvice(typical.metric.name, n, share, finalists, climb, improvements)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,15 +6,11 @@ import math
 from collections.abc import Callable
 
 from ladderholdout.arguments import choice, function, inside, whole
-from ladderholdout.certificates import (
-    Transcript,
-    event_length,
-    exact_upper,
-    grid_of,
-    reserve_log_count,
-    worst_log_count,
-)
+from ladderholdout.certificates.codes import event_length, worst_log_count
+from ladderholdout.certificates.reserve_intervals import reserve_log_count
+from ladderholdout.certificates.transcript import Transcript, grid_of
 from ladderholdout.errors import InvalidArgument
+from ladderholdout.limits.intervals import exact_upper
 from ladderholdout.mechanisms import Mechanism
 from ladderholdout.mechanisms.base import a_mechanism
 from ladderholdout.mechanisms.rules import SHOWN
@@ -78,9 +74,9 @@ def learning_width(
 ) -> float:
     """Return the largest width where each answer may steer the next submission.
 
-    It holds whichever submissions improve and whatever values are released, as long as there are
-    no more than ``budget`` releases. Where improvements alone are shown, one score is requested,
-    the last.
+    It holds whichever submissions improve and whatever values are released, where there are
+    ``budget`` releases; fewer cost less as long as those are few beside the submissions and the
+    values of the grid. Where improvements alone are shown, one score is requested, the last.
 
     Parameters
     ----------

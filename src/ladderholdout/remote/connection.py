@@ -20,16 +20,9 @@ from urllib.request import getproxies, proxy_bypass
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
+from ladderholdout import errors
 from ladderholdout.arguments import as_given
-from ladderholdout.errors import (
-    AccessDenied,
-    InvalidArgument,
-    LadderHoldoutError,
-    LadderHoldoutWarning,
-    LedgerError,
-    LedgerUnreachable,
-    warn,
-)
+from ladderholdout.errors import AccessDenied, InvalidArgument, LedgerUnreachable
 from ladderholdout.process import PerProcess, is_open_to_others, open_private
 from ladderholdout.remote.wire import JSON, error_of
 
@@ -228,7 +221,7 @@ class Connection:
         )
 
 
-def _error_in(answer: urllib3.BaseHTTPResponse) -> LadderHoldoutError:
+def _error_in(answer: urllib3.BaseHTTPResponse) -> errors.LadderHoldoutError:
     try:
         problem = answer.json()
     except ValueError:
@@ -237,7 +230,7 @@ def _error_in(answer: urllib3.BaseHTTPResponse) -> LadderHoldoutError:
         return error_of(problem)
     title = problem.get("title") if isinstance(problem, dict) else None
     stated = title or "is it one of this library?"
-    return LedgerError(f"The server answered with status {answer.status}: {stated}")
+    return errors.LedgerError(f"The server answered with status {answer.status}: {stated}")
 
 
 def _pauses() -> Iterator[float]:
@@ -312,9 +305,9 @@ def place_of(url: object) -> tuple[str, str | None]:
     if not separator:
         path, name = parts.path, ""
     if parts.scheme == "http" and host not in _LOCAL:
-        warn(
+        errors.warn(
             "Token and predictions go to this server in the clear: let it serve https.",
-            LadderHoldoutWarning,
+            errors.LadderHoldoutWarning,
         )
     path = path.removesuffix("/").removesuffix("/v1")
     return f"{parts.scheme}://{parts.netloc}{path}", unquote(name) or None

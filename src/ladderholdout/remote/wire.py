@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ladderholdout import errors
 from ladderholdout.errors import InvalidArgument, LadderHoldoutError, LedgerError
-from ladderholdout.extras import needed
-
-if TYPE_CHECKING:
-    import pyarrow
 
 JSON, PROBLEM = "application/json", "application/problem+json"
 NPY, CSV, ARROW = "application/x-npy", "text/csv", "application/vnd.apache.arrow.stream"
@@ -22,14 +18,6 @@ BLOCK = "Holdout-Block"
 
 _TYPE = "urn:ladderholdout:error:"
 _PARTS = ("argument", "allowed", "came", "remedy")
-
-
-def arrow_table(data: bytes, what: str) -> pyarrow.Table:
-    """Read either of Arrow's formats, that of files and that of streams."""
-    with needed(what):
-        from pyarrow import ipc
-    opened = ipc.open_file if data.startswith(b"ARROW1") else ipc.open_stream
-    return opened(data).read_all()
 
 
 # -- errors -----------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import hmac
 import re
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Self
 
@@ -20,16 +20,11 @@ from pydantic import Field
 
 from ladderholdout.arguments import choice, segment, whole
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, UnknownHoldout, did_you_mean
-from ladderholdout.guard import (
-    LARGEST_NUMBER,
-    HoldoutSettings,
-    LocalLadder,
-    by_first_order,
-    commands,
-    named,
-    parted,
-    reopen_ladder,
-)
+from ladderholdout.guard import commands
+from ladderholdout.guard.ladder import LocalLadder
+from ladderholdout.guard.opening import find_ladder, named
+from ladderholdout.guard.registering import by_first_order, reopen_ladder
+from ladderholdout.guard.settings import LARGEST_NUMBER, HoldoutSettings, parted
 from ladderholdout.leaderboard.rules import check_rule
 from ladderholdout.leaderboard.standings import BOARD, start
 from ladderholdout.ledger import Ledger, resolve_url
@@ -56,45 +51,28 @@ _TOKEN = re.compile(r"lh_([0-9a-f]{16})_[A-Za-z0-9_-]{43}")
 _NOBODY = "0" * 64
 
 
-@dataclass(frozen=True, slots=True)
-class AccountRecord:
-    """An account on a holdout.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountRecord(AccountChanged):
+    """An account on a holdout, as it was stated last.
 
     Attributes
     ----------
     holdout_id, holdout : int, str
         The holdout it is for, and its name.
-    name, role : str
-    ladder_id : int or None
-        The ladder of an analyst; None for those who submit nothing.
-    token_key, token_hash : str
-        The part of the token by which it is found, and the SHA-256 of all of it.
-    per_day : int or None
-        Submissions a day, in UTC; None without a limit.
-    created : datetime
-    expires, revoked : datetime or None
     """
 
     holdout_id: int
     holdout: str
-    name: str
-    role: str
-    ladder_id: int | None
-    token_key: str = field(repr=False)
-    token_hash: str = field(repr=False)
-    per_day: int | None
-    created: datetime
-    expires: datetime | None
-    revoked: datetime | None
 
     @classmethod
     def of(cls, holdout_id: int, holdout: str, stated: AccountChanged) -> AccountRecord:
         """Return an account as an event states it."""
-        values = (getattr(stated, name.name) for name in fields(AccountChanged))
-        return cls(holdout_id, holdout, *values)
+        values = {name: getattr(stated, name) for name in commands.names_of(AccountChanged)}
+        return cls(holdout_id=holdout_id, holdout=holdout, **values)
 
-    def is_valid(self) -> bool:
-        """Return whether the token lets in now."""
+    @property
+    def valid(self) -> bool:
+        """Whether the token lets in now."""
         return self.revoked is None and (self.expires is None or now() < self.expires)
 
 
@@ -114,9 +92,8 @@ class Account:
     @classmethod
     def of(cls, record: AccountRecord, **more: Any) -> Self:
         """Show a record of the ledger."""
-        names = ("holdout", "name", "role", "per_day", "created", "expires", "revoked")
-        known = {name: getattr(record, name) for name in names}
-        return cls(**known, valid=record.is_valid(), **more)
+        shown = {name: getattr(record, name) for name in commands.names_of(Account)}
+        return cls(**shown, **more)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,26 +175,23 @@ class LimitAccount(commands.Command[Account]):
 
 def execute(url: str, holdout: str, command: commands.Command[Any]) -> Any:
     """Do what a command asks of the accounts on a holdout."""
-    match command:
-        case Accounts():
-            return accounts_of(url, holdout)
-        case AddAccount():
-            limits = {name: getattr(command, name) for name in ("per_day", "budget", "show")}
-            limits["expires"] = end_of(command.expires)
-            return add_account(url, holdout, command.account, command.role, **limits)
-        case RotateToken():
-            return rotate_token(url, holdout, command.account, expires=end_of(command.expires))
-        case RevokeToken():
-            return revoke_token(url, holdout, command.account)
-        case LimitAccount():
-            return limit_account(url, holdout, command.account, command.per_day)
-    raise TypeError(f"{command.word} is no command about accounts")
+    stated = {name: getattr(command, name) for name in commands.names_of(type(command))}
+    if "expires" in stated:
+        stated["expires"] = end_of(stated["expires"])
+    does: dict[type[commands.Command[Any]], Callable[..., Any]] = {
+        Accounts: accounts_of,
+        AddAccount: add_account,
+        RotateToken: rotate_token,
+        RevokeToken: revoke_token,
+        LimitAccount: limit_account,
+    }
+    return does[type(command)](url, holdout, **stated)
 
 
 def add_account(
     ledger: str | None,
     holdout: str,
-    name: str,
+    account: str,
     role: str,
     *,
     per_day: int | None = None,
@@ -234,7 +208,7 @@ def add_account(
     ----------
     ledger : str or None
         As `resolve_url` takes it.
-    holdout, name : str
+    holdout, account : str
     role : {"analyst", "program", "host", "reader", "owner"}
     per_day : int, optional
         Submissions a day, by UTC; of a host, for each of its accounts.
@@ -273,7 +247,7 @@ def add_account(
     ('Ada', 'analyst', 20)
     >>> folder.cleanup()
     """
-    name, role = segment("NAME", name), choice("--role", role, ROLES)
+    name, role = segment("NAME", account), choice("--role", role, ROLES)
     if name == BOARD:
         raise InvalidArgument("NAME", f"another name than {BOARD!r}", "that", "It is taken.")
     per_day = _limit("--per-day", role, per_day)
@@ -324,7 +298,7 @@ def add_account(
 
 
 def rotate_token(
-    ledger: str | None, holdout: str, name: str, *, expires: datetime | None = None
+    ledger: str | None, holdout: str, account: str, *, expires: datetime | None = None
 ) -> Token:
     """Give an account a new token; the one before ends at once, and a revocation too.
 
@@ -344,10 +318,10 @@ def rotate_token(
     """
     token, fields = _new_token(expires)
     fields = fields | {"revoked": None}
-    return Token.of(_changed(ledger, holdout, name, lambda _: fields), token=token)
+    return Token.of(_changed(ledger, holdout, account, lambda _: fields), token=token)
 
 
-def revoke_token(ledger: str | None, holdout: str, name: str) -> Account:
+def revoke_token(ledger: str | None, holdout: str, account: str) -> Account:
     """End the token of an account at once; what it submitted stays and counts.
 
     Examples
@@ -364,10 +338,10 @@ def revoke_token(ledger: str | None, holdout: str, name: str) -> Account:
     False
     >>> folder.cleanup()
     """
-    return Account.of(_changed(ledger, holdout, name, lambda _: {"revoked": now()}))
+    return Account.of(_changed(ledger, holdout, account, lambda _: {"revoked": now()}))
 
 
-def limit_account(ledger: str | None, holdout: str, name: str, per_day: int | None) -> Account:
+def limit_account(ledger: str | None, holdout: str, account: str, per_day: int | None) -> Account:
     """Change how many submissions a day an account may make; None for any number.
 
     It holds from the next submission on. A budget of releases is one of the rules of the
@@ -391,7 +365,7 @@ def limit_account(ledger: str | None, holdout: str, name: str, per_day: int | No
     def limits(known: AccountChanged) -> dict[str, Any]:
         return {"per_day": _limit("--per-day", known.role, per_day)}
 
-    return Account.of(_changed(ledger, holdout, name, limits))
+    return Account.of(_changed(ledger, holdout, account, limits))
 
 
 def end_of(day: str | None) -> datetime | None:
@@ -432,7 +406,7 @@ def accounts_of(ledger: str | None, holdout: str | None) -> tuple[Account, ...]:
 
 def is_token_of(account: AccountRecord, token: str) -> bool:
     """Return whether this is the token of an account, and valid now."""
-    return hmac.compare_digest(_hash(token), account.token_hash) and account.is_valid()
+    return hmac.compare_digest(_hash(token), account.token_hash) and account.valid
 
 
 def holder_of(ledger: Ledger, token: str) -> AccountRecord | None:
@@ -441,7 +415,7 @@ def holder_of(ledger: Ledger, token: str) -> AccountRecord | None:
     key = "" if parts is None else parts[1]
     account = ledger.transact(lambda tx: by_key(tx, key), Access.READ)
     same = hmac.compare_digest(_hash(token), _NOBODY if account is None else account.token_hash)
-    return account if account is not None and same and account.is_valid() else None
+    return account if account is not None and same and account.valid else None
 
 
 def by_key(tx: Transaction, token_key: str) -> AccountRecord | None:
@@ -523,20 +497,15 @@ def _ladder_of(
     tx: Transaction, home: LadderRecord, name: str, budget: int | None, show: str | None
 ) -> LadderRecord:
     """Return the ladder of an account, started if there is none."""
-    wanted = replace(home.settings, account=name)
-    if budget is not None:
-        wanted = replace(wanted, budget=budget)
-    if show is not None:
-        wanted = replace(wanted, show=show)
-    for ladder in tx.ladders(home.holdout_id):
-        if (ladder.settings.account, ladder.settings.name) == (wanted.account, wanted.name):
-            if ladder.settings != wanted:
-                raise HoldoutConflict(
-                    f"There is a ladder of account {name!r} with other rules. Take another name "
-                    "for the account."
-                )
-            return ladder
-    return start(tx, replace(home, settings=wanted), name)
+    stated: dict[str, Any] = {"account": name, "budget": budget, "show": show}
+    wanted = replace(home.settings, **{rule: v for rule, v in stated.items() if v is not None})
+    ladder = find_ladder(tx, tx.holdout(home.holdout_id), name, wanted.name)
+    if ladder is not None and ladder.settings != wanted:
+        raise HoldoutConflict(
+            f"There is a ladder of account {name!r} with other rules. Take another name for the "
+            "account."
+        )
+    return ladder or start(tx, replace(home, settings=wanted), name)
 
 
 def _limit(option: str, role: str, value: int | None) -> int | None:

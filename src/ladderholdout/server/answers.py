@@ -19,20 +19,12 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
-from ladderholdout.errors import (
-    AccessDenied,
-    DailyLimit,
-    HoldoutConflict,
-    InvalidArgument,
-    LadderHoldoutError,
-    LedgerBusy,
-    LedgerError,
-    LedgerUnreachable,
-    MissingExtra,
-    UnknownHoldout,
-)
+from ladderholdout import errors
+from ladderholdout.errors import InvalidArgument, LadderHoldoutError
 from ladderholdout.extras import needed
 from ladderholdout.remote.wire import problem_of
+from ladderholdout.server.bodies import Sent
+from ladderholdout.server.views import NotThere
 
 with needed("The server", extra="server"):
     from fastapi import HTTPException, Request
@@ -53,23 +45,13 @@ HEADERS = {
 
 _SLOW = 60.0  # seconds that a request may pause while it is being sent
 _STATUS: tuple[tuple[type[LadderHoldoutError], int], ...] = (
-    (AccessDenied, 401),
-    (DailyLimit, 429),
+    (errors.AccessDenied, 401),
+    (errors.DailyLimit, 429),
     (InvalidArgument, 422),
-    (UnknownHoldout, 404),
-    (HoldoutConflict, 409),
-    (MissingExtra, 415),
-    (LedgerBusy, 503),
-    (LedgerUnreachable, 503),
+    (errors.UnknownHoldout, 404),
+    (errors.HoldoutConflict, 409),
+    (errors.MissingExtra, 415),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Body:
-    """What a request sent: its bytes, and what they are."""
-
-    data: bytes
-    media: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +73,7 @@ def stated_size(request: Request, unstated: int) -> float:
     return int(stated) if re.fullmatch(r"[0-9]{1,18}", stated) else math.inf
 
 
-async def read_body(request: Request, most: int, largest: int | None = None) -> Body:
+async def read_body(request: Request, most: int, largest: int | None = None) -> Sent:
     """Read a body that is not too long, from a client that goes on sending it.
 
     Parameters
@@ -120,7 +102,8 @@ async def read_body(request: Request, most: int, largest: int | None = None) -> 
         raise too_large
     request.state.read = size
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    return Body(b"".join(parts), media)
+    query = {name: text for name, text in request.query_params.items() if name != "account"}
+    return Sent(b"".join(parts), media, query)
 
 
 async def _parts_of(request: Request) -> AsyncIterator[bytes]:
@@ -137,11 +120,6 @@ async def _parts_of(request: Request) -> AsyncIterator[bytes]:
         yield part
 
 
-def not_found() -> Refusal:
-    """Return the one answer for what is not there, or not for this account."""
-    return refused(UnknownHoldout("There is nothing here for this token."))
-
-
 def of_forms(error: LadderHoldoutError) -> LadderHoldoutError:
     """Name an argument as bodies and forms do, where the error names an option of a command."""
     if not isinstance(error, InvalidArgument):
@@ -154,38 +132,37 @@ def of_forms(error: LadderHoldoutError) -> LadderHoldoutError:
     return error
 
 
-def refused(error: LadderHoldoutError, *, whole: bool = False) -> Refusal:
-    """Return the answer for an error of the library.
+def refused(error: Any, *, whole: bool = False) -> Refusal:
+    """Return the answer for an error.
+
+    What is not there, and what is not for this account, have one answer.
 
     Parameters
     ----------
-    error : LadderHoldoutError
+    error : LadderHoldoutError, NotThere or HTTPException
     whole : bool
         Whether what is of this machine alone, such as the names of its files, is for the reader.
     """
+    if isinstance(error, NotThere) or getattr(error, "status_code", None) == 404:
+        error = errors.UnknownHoldout("There is nothing here for this token.")
+    if not isinstance(error, LadderHoldoutError):  # of HTTP: the framework raised it, or a route
+        closing = {"Connection": "close"} if error.status_code in (408, 413) else {}
+        problem = {"title": str(error.detail), "status": error.status_code}
+        return Refusal(problem, closing | dict(error.headers or {}))
     error = of_forms(error)
     status = next((status for kind, status in _STATUS if isinstance(error, kind)), 503)
     headers = {}
     if status == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    if isinstance(error, DailyLimit):
+    if isinstance(error, errors.DailyLimit):
         headers["Retry-After"] = str(int(86400 - time.time() % 86400) + 1)
     if status == 503 and not whole:
         # Its text may name files of this machine, which its owner reads in the log.
         LOG.error(json.dumps({"error": type(error).__name__, "text": str(error)}))
-        kind = LedgerBusy if isinstance(error, LedgerBusy) else LedgerError
+        kind = errors.LedgerBusy if isinstance(error, errors.LedgerBusy) else errors.LedgerError
         error = kind("The server cannot read or write its record now. Its log has the reason.")
         headers["Retry-After"] = "1"
     return Refusal(problem_of(error, status), headers)
-
-
-def refused_by_http(error: HTTPException) -> Refusal:
-    """Return the answer for what the framework refused."""
-    if error.status_code == 404:
-        return not_found()
-    headers = {"Connection": "close"} if error.status_code in (408, 413) else {}
-    headers |= error.headers or {}
-    return Refusal({"title": str(error.detail), "status": error.status_code}, headers)
 
 
 # -- bodies that are sent in vain ------------------------------------------------------------

@@ -7,6 +7,7 @@ does not exist.
 
 # No deferred annotations here: FastAPI reads those of functions within functions.
 
+import inspect
 import io
 import json
 import os
@@ -14,6 +15,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Awaitable, Callable
+from functools import cache
 from importlib import metadata
 from typing import Any
 
@@ -23,23 +25,20 @@ from ladderholdout import errors
 from ladderholdout.extras import needed
 from ladderholdout.guard import commands
 from ladderholdout.ledger.arrays import to_bytes
-from ladderholdout.remote.wire import ARROW, BLOCK, JSON, NPY, PROBLEM, ROWS
+from ladderholdout.remote.wire import ARROW, BLOCK, CSV, JSON, NPY, PROBLEM, ROWS
 from ladderholdout.server import answers
 from ladderholdout.server.accounts import AccountRecord
-from ladderholdout.server.bodies import Sent, command_in
-from ladderholdout.server.described import SUMMARY, openapi
+from ladderholdout.server.bodies import Sent, Space, command_in
 from ladderholdout.server.grid import ASGIApp, OnGrid, Receive, Scope, Send
 from ladderholdout.server.pages import Pages, add_docs, add_pages
 from ladderholdout.server.sessions import AccountGate, Gate, LocalGate
 from ladderholdout.server.settings import STARTED_WITH, ServerSettings
-from ladderholdout.server.space import Space
 from ladderholdout.server.views import NotThere, Served, View
 from ladderholdout.vault import features_to_bytes
 
 with needed("The server", extra="server"):
-    from fastapi import FastAPI, HTTPException, Request, Response
+    from fastapi import FastAPI, Request, Response
     from fastapi.concurrency import run_in_threadpool
-    from fastapi.exceptions import RequestValidationError
     from fastapi.responses import JSONResponse
 
 _HEADERS = {name.lower().encode(): text.encode() for name, text in answers.HEADERS.items()}
@@ -146,11 +145,9 @@ def _add_routes(app: FastAPI, served: Served, most: int, refusals: answers.Refus
         return view
 
     def route_of(kind: type[commands.Command[Any]]) -> Callable[[Request], Awaitable[Response]]:
-        def answered(request: Request, sent: answers.Body, view: View | None) -> Response:
+        def answered(request: Request, sent: Sent, view: View | None) -> Response:
             seen = view or view_for(request, kind)
-            query = {name: text for name, text in request.query_params.items() if name != "account"}
-            stated = Sent(sent.data, sent.media, query)
-            asked = command_in(kind, stated, lambda: Space.of(seen.ladder), seen.wanted)
+            asked = command_in(kind, sent, lambda: Space.of(seen.ladder), seen.wanted)
             answer = seen.execute(asked)
             if kind.answer is bytes:
                 return _rows(answer, request.headers.get("accept", ""))
@@ -216,31 +213,15 @@ def _arrow(X: Any) -> bytes:
 
 
 def _add_handlers(app: FastAPI, pages: Pages) -> None:
-    async def answered(request: Request, refusal: answers.Refusal) -> Response:
+    async def answered(request: Request, error: Exception) -> Response:
+        refusal = answers.refused(error, whole=pages.gate.port is not None)
         if is_api(request.url.path):
             return _problem(refusal)
         return await run_in_threadpool(pages.refused, request, refusal)
 
-    @app.exception_handler(NotThere)
-    async def not_there(request: Request, error: NotThere) -> Response:
-        return await answered(request, answers.not_found())
-
-    @app.exception_handler(errors.LadderHoldoutError)
-    async def of_library(request: Request, error: errors.LadderHoldoutError) -> Response:
-        return await answered(request, answers.refused(error, whole=pages.gate.port is not None))
-
-    @app.exception_handler(RequestValidationError)
-    async def invalid(request: Request, error: RequestValidationError) -> Response:
-        named = ", ".join(sorted({str(fault["loc"][-1]) for fault in error.errors()}))
-        return await answered(
-            request, answers.refused(errors.InvalidArgument(named, "of its form", "another"))
-        )
-
-    async def of_http(request: Request, error: HTTPException) -> Response:
-        return await answered(request, answers.refused_by_http(error))
-
-    for status in (400, 403, 404, 405, 408, 413, 429):  # the routes' own are of another class
-        app.exception_handler(status)(of_http)
+    # Those of HTTP by their status: the routes' own are of another class.
+    for kind in (NotThere, errors.LadderHoldoutError, 400, 403, 404, 405, 408, 413, 429):
+        app.exception_handler(kind)(answered)
 
 
 def is_api(path: str) -> bool:
@@ -348,3 +329,101 @@ def _log(scope: Scope, status: int, seconds: float, fault: str | None) -> None:
     if fault is not None:
         line["error"] = fault
     (answers.LOG.info if fault is None else answers.LOG.error)(json.dumps(line))
+
+
+# -- OpenAPI: the commands as their schemas describe them -------------------------------
+
+SUMMARY = "Submit predictions for holdouts whose labels stay on this machine."
+_MEANINGS = {
+    401: "There is no valid token.",
+    404: "It is not there, or not for this token.",
+    408: "The request was not sent to its end.",
+    409: "The state of the holdout does not allow it.",
+    413: "The request is too large.",
+    415: "The server cannot read or write this form.",
+    422: "What was sent is refused, and the problem names it.",
+    429: "A limit is reached; Retry-After has the seconds.",
+    500: "The server failed; its log has the details.",
+    503: "The server cannot read or write its record now.",
+}
+_PROBLEM = {
+    "type": "object",
+    "properties": {"title": {"type": "string"}, "status": {"type": "integer"}},
+    "required": ["title", "status"],
+}
+_REFUSED = {
+    str(status): {"description": said, "content": {PROBLEM: {"schema": _PROBLEM}}}
+    for status, said in _MEANINGS.items()
+}
+_PLACES = "#/components/schemas/{model}"
+
+
+@cache
+def openapi() -> dict[str, Any]:
+    """Describe the API."""
+    known = commands.COMMANDS
+    asked: Any = [(kind, "validation", commands.adapter(kind)) for kind in known.values()]
+    told: Any = [
+        (kind, "serialization", commands.adapter(kind.answer))
+        for kind in known.values()
+        if kind.answer is not bytes
+    ]
+    schemas, shared = commands.schemas_of([*asked, *told], _PLACES)
+    paths = {
+        f"/v1/holdouts/{{name}}/{word}": {"post": _operation(word, kind, schemas)}
+        for word, kind in known.items()
+    }
+    listed = _answered("The holdouts of the token.", {JSON: {"schema": {"type": "object"}}})
+    health = {"200": {"description": "The server runs."}}
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "ladderholdout",
+            "version": metadata.version("ladderholdout"),
+            "summary": SUMMARY,
+        },
+        "paths": {
+            "/healthz": {"get": {"summary": "Health", "tags": ["server"], "responses": health}},
+            "/v1/holdouts": {
+                "get": {"summary": "List the holdouts of the token.", "responses": listed}
+            },
+            **paths,
+        },
+        "components": {"schemas": shared.get("$defs", {})},
+    }
+
+
+def _operation(word: str, kind: type[commands.Command[Any]], schemas: Any) -> dict[str, Any]:
+    content = {JSON: {"schema": schemas[kind, "validation"]}}
+    parameters = [
+        _parameter("path", "name", "Of the holdout."),
+        _parameter("header", BLOCK, "Of the rows that are meant; others are refused."),
+        _parameter("query", "account", "Whose ladder; for hosts, readers and owners."),
+    ]
+    if "predictions" in (names := commands.names_of(kind)):
+        # A table or an array is the predictions, and the other fields are in the address.
+        content |= {form: {"schema": {}} for form in (NPY, CSV, ARROW)}
+        parameters += [_parameter("query", name, "As in JSON.") for name in names[1:]]
+    answer: dict[str, Any] = {form: {"schema": {}} for form in (ROWS, ARROW, NPY)}
+    if kind.answer is not bytes:
+        answer = {JSON: {"schema": schemas[kind, "serialization"]}}
+    return {
+        "summary": word,
+        "description": inspect.getdoc(kind),
+        "operationId": word,
+        "tags": ["commands"],
+        "parameters": parameters,
+        "requestBody": {"content": content},
+        "responses": _answered("What was asked for.", answer),
+        "x-roles": sorted(kind.roles),
+        "x-setting": kind.setting,
+    }
+
+
+def _answered(said: str, content: dict[str, Any]) -> dict[str, Any]:
+    return {"200": {"description": said, "content": content}} | _REFUSED
+
+
+def _parameter(place: str, name: str, said: str) -> dict[str, Any]:
+    shape = {"in": place, "name": name, "description": said, "schema": {"type": "string"}}
+    return shape | {"required": place == "path"}

@@ -1,26 +1,39 @@
-"""Commands as requests have them: JSON, .npy without objects, CSV, Arrow, the form of a page."""
+"""Commands as requests have them: JSON, .npy without objects, CSV, Arrow, the form of a page.
+
+How much a body holds is counted before any of its values is made. A few bytes can state a million
+values: in Arrow a column of nothing, in JSON a list of empty lists. What a submission needs is
+known from the holdout, so that whatever states more is refused at the cost of counting it.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+import struct
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ladderholdout.errors import InvalidArgument, LadderHoldoutError
+from ladderholdout.errors import InvalidArgument, InvalidSubmission, LadderHoldoutError
 from ladderholdout.extras import needed
 from ladderholdout.guard import commands
-from ladderholdout.remote.predictions import Form as Wanted
-from ladderholdout.remote.predictions import predictions_in
-from ladderholdout.remote.tables import read_csv
+from ladderholdout.guard.open_ladder import OpenLadder
+from ladderholdout.guard.rows import NamedPredictions
+from ladderholdout.ledger.events import FAULTS
+from ladderholdout.metrics import ItemMetric
+from ladderholdout.remote.tables import Form as Wanted
+from ladderholdout.remote.tables import Table, cells_of, predictions_in, read_csv, table_of
 from ladderholdout.remote.wire import ARROW, CSV, JSON, NPY
-from ladderholdout.server.arrow import table_in
-from ladderholdout.server.space import Space
+from ladderholdout.vault.arrow import BATCH, DICTIONARY, SCHEMA, Damaged, messages
+from ladderholdout.vault.arrow import Table as ArrowTable
+
+if TYPE_CHECKING:
+    import pyarrow
 
 MOST_OF_A_FORM = 2**16
 """How many bytes a form without a file may have."""
@@ -41,7 +54,8 @@ class Sent:
     media : str
         The media type, without its parameters.
     query : mapping of str to str
-        A body that is no JSON is the predictions: all other fields are here.
+        All of the address but the account. A body that is no JSON is the predictions: all other
+        fields are here.
     """
 
     data: bytes
@@ -115,7 +129,7 @@ def _table(
         raise InvalidArgument("Content-Type", f"{JSON}, {NPY}, {CSV} or {ARROW}", "another one")
     if sent.media == CSV:
         space.check_csv(sent.data)
-        table = read_csv(sent.data, "predictions").table
+        table = read_csv(sent.data, "predictions")
     else:
         table = table_in(sent.data, space)
     return predictions_in(table, wanted(), ids), None
@@ -244,3 +258,363 @@ def _whole(digits: str) -> int:
     if len(digits) > _MOST_DIGITS:
         raise ValueError
     return int(digits)
+
+
+# -- what predictions have space for ----------------------------------------------------
+
+_SMALL = 2**20  # bytes of a body that are taken whatever the holdout is
+_OF_A_ROW, _OF_A_CELL = 1024, 64
+_OF_AN_ANSWER = 4096  # characters of a text that a judge reads
+_NOTES = 2**14  # marks beside predictions: a context may have as many characters
+_LIST = re.compile(rb'"predictions"\s*:\s*\[')
+_NUMBERS = {bool, int, float}
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """What predictions for a holdout may hold.
+
+    Attributes
+    ----------
+    rows, columns : int
+        The shape of an array of predictions, in which a class or an output has a column.
+    longest : int
+        The characters of the longest name of a class.
+    marks : int
+        The most commas and the like in the name of a class.
+    items : bool
+        Whether a prediction is a text that a judge reads, of which `longest` characters are fine.
+    """
+
+    rows: int
+    columns: int
+    longest: int = 0
+    marks: int = 0
+    items: bool = False
+
+    @classmethod
+    def of(cls, ladder: OpenLadder) -> Space:
+        """Return what the holdout of a ladder has space for."""
+        n, classes = ladder.facts.n, ladder.facts.classes
+        if isinstance(ladder.metric, ItemMetric):
+            return cls(n, 1, _OF_AN_ANSWER, _OF_AN_ANSWER, items=True)
+        if classes is None:
+            return cls(n, ladder.rows().n_outputs)
+        columns = max(len(classes), 2)
+        if classes.dtype.kind not in "UO":
+            return cls(n, columns)
+        names = [str(label) for label in classes.tolist()]
+        marks = max(sum(name.encode().count(mark) for mark in b",:[{;\t\r\n") for name in names)
+        return cls(n, columns, max(map(len, names)), marks)
+
+    @property
+    def largest(self) -> int:
+        """How many bytes a body of one submission may have."""
+        return _SMALL + self.rows * (_OF_A_ROW + _OF_A_CELL * self.columns + 12 * self.longest)
+
+    def read(self, value: Any) -> Any:
+        """Read the predictions of a command; refuse others than there is space for."""
+        if isinstance(value, Mapping):
+            text = value.get("npy")
+            # In base64: four characters for three bytes.
+            if isinstance(text, str) and len(text) > self.largest * 4 // 3:
+                raise self._refused("more bytes")
+            return self.check_array(commands.unpacked(value))
+        if isinstance(value, list):
+            return self.check_list(value)
+        if not isinstance(value, np.ndarray | NamedPredictions):
+            raise commands.not_read("predictions", "a list")
+        return value
+
+    def check_json(self, data: bytes, *, large: bool | None = None) -> None:
+        """Refuse JSON of more values than one submission and its notes have.
+
+        Parameters
+        ----------
+        data : bytes
+        large : bool, optional
+            Whether too short a list is refused unread: others are worth their own message.
+        """
+        large = len(data) > _SMALL if large is None else large
+        values = data.count(b",") + data.count(b":")
+        lists = data.count(b"[") + data.count(b"{")
+        of_names = 1 + self.marks
+        # Beside its numbers each row may have a text that names it.
+        if values > 4 * self.rows * (self.columns + 1) * of_names + _NOTES:
+            raise self._refused("more values")
+        if lists > self.rows * of_names + _NOTES:
+            raise self._refused("more lists")
+        if data.count(b"\\") > self.rows * (2 * self.longest + 2) + _NOTES:
+            raise self._refused("more characters that are written as numbers")
+        if large and data.count(b",") < self.rows - 1 and _LIST.search(data):
+            raise self._refused("fewer values")
+
+    def check_batch(self, data: bytes, most: int) -> None:
+        """Refuse JSON of more submissions, or of more values in any of them.
+
+        Parameters
+        ----------
+        data : bytes
+        most : int
+            Submissions.
+        """
+        name, start = b'"predictions"', 0
+        # Notes may have the name too.
+        if data.count(name) > 4 * most:
+            raise InvalidSubmission("the body", f"a batch of at most {most}", "of more")
+        view = data[: data.find(name)] if name in data else data
+        while view:
+            self.check_json(view, large=len(data) > _SMALL)
+            start += len(view)
+            end = data.find(name, start + len(name))
+            view = data[start : len(data) if end < 0 else end]
+
+    def check_csv(self, data: bytes) -> None:
+        """Refuse CSV of more lines or cells than predictions have."""
+        lines = max(data.count(b"\n"), data.count(b"\r"))
+        if lines > 2 * (self.rows + 2) * (1 + self.marks):
+            raise self._refused("more lines")
+        cells = sum(data.count(mark) for mark in (b",", b";", b"\t"))
+        if cells > (self.rows + 1) * (self.columns + 4) * (1 + self.marks):
+            raise self._refused("more cells")
+
+    def check_array(self, array: NDArray[Any]) -> NDArray[Any]:
+        """Refuse an array of another shape; cut texts, as `cut` does."""
+        if self.items:
+            raise self._no_texts()
+        if (
+            array.shape[:1] != (self.rows,)
+            or not self.rows <= array.size <= self.rows * self.columns
+        ):
+            shape = f"an array of shape {array.shape}"
+            raise InvalidSubmission("predictions", self._allowed(), shape)
+        if array.dtype.kind == "U" and array.dtype.itemsize > 4 * (self.longest + 1):
+            array = array.astype(f"U{self.longest + 1}")
+        return array
+
+    def check_list(self, values: list[Any]) -> list[Any] | NDArray[Any]:
+        """Refuse a list of another length or depth; return numbers in few bytes, and cut texts."""
+        if len(values) != self.rows:
+            raise InvalidSubmission("predictions", self._allowed(), f"a list of {len(values)}")
+        if self.items:
+            # None is cut: another text would be judged than was sent.
+            if any(not isinstance(text, str) or len(text) > self.longest for text in values):
+                raise self._no_texts()
+            return values
+        inner = [value for row in values if isinstance(row, list) for value in row]
+        if any(isinstance(value, list | dict) for value in inner):
+            raise InvalidSubmission("predictions", self._allowed(), "lists within lists")
+        # Of texts NumPy would make an array before it could be seen how long they are.
+        if set(map(type, [row for row in values if not isinstance(row, list)] + inner)) <= _NUMBERS:
+            numbers = _array(values)
+            if numbers is not None:
+                return self.check_array(numbers)
+        return [self.cut(row) for row in values]
+
+    def cut(self, value: Any, least: int = 0) -> Any:
+        """Return a text that is no name of a class with one character more than all of these.
+
+        An array of texts takes for each of them what the longest one needs. Of a list each text is
+        cut, and what is no text stays.
+        """
+        if isinstance(value, list):
+            return [self.cut(inner, least) for inner in value]
+        return value[: max(self.longest, least) + 1] if isinstance(value, str) else value
+
+    def check_rows(self, rows: int) -> None:
+        """Refuse another number of rows."""
+        if rows != self.rows:
+            raise InvalidSubmission("predictions", self._allowed(), f"a table of {rows} rows")
+
+    def check_columns(self, columns: int) -> None:
+        """Refuse more columns than there may be."""
+        if not 1 <= columns <= self.columns + 1:
+            width = f"a table of {columns} columns"
+            raise InvalidSubmission("predictions", self._allowed(), width)
+
+    def _allowed(self) -> str:
+        return f"one for each of the {self.rows} rows" + (
+            f", or up to {self.columns} columns" if self.columns > 1 else ""
+        )
+
+    def _no_texts(self) -> InvalidSubmission:
+        allowed = f"a list of texts of at most {self.longest} characters, one for each row"
+        remedy = "Send an object as its JSON, which the judge reads."
+        return InvalidSubmission("predictions", allowed, "something else", remedy)
+
+    def _refused(self, what: str) -> InvalidSubmission:
+        return InvalidSubmission("predictions", self._allowed(), f"a body with {what}")
+
+
+def _array(values: list[Any]) -> NDArray[Any] | None:
+    """Return numbers as an array, in few bytes where they are whole; None for anything else."""
+    try:
+        array = np.asarray(values)
+    except (ValueError, OverflowError):
+        return None
+    if array.dtype == np.int64:
+        small = array.astype(np.int32)
+        return small if np.array_equal(small, array) else array
+    return array if array.dtype.kind in "bf" else None
+
+
+# -- Arrow ---------------------------------------------------------------------------------
+# Arrow allocates what a message states, and checks the bytes later, if at all. So `vault.arrow`
+# reads the messages first, and Arrow gets a stream that keeps within the space.
+
+_FILE = b"ARROW1"
+# Bytes of what describes a message: pandas describes each column in some hundred of them.
+_DESCRIPTION, _OF_A_COLUMN = 2**14, 2**10
+_MESSAGES, _ROWS_OF_ONE = 1000, 64  # so many messages, and one more for so many rows
+_WIDEST = 16  # bytes of a value: decimals, and the places of texts
+_LONGEST = commands.LONGEST_ID + 1  # characters of a text: longer ones are no ids
+_VIEWS = "string_view"
+_TEXTS = ("string", "large_string", _VIEWS)
+# Types by their number in Schema.fbs: whole numbers, fractions, texts, booleans, decimals, and
+# texts in two other layouts. Nothing that has other columns within it, or rows without bytes.
+_SIMPLE = {2, 3, 5, 6, 7, 20, 24}
+_LABELS = 64  # notes on a schema or a column
+_FORMS = "an Arrow stream or file with columns of numbers or texts"
+
+
+def table_in(data: bytes, space: Space) -> Table:
+    """Read a stream or a file.
+
+    Parameters
+    ----------
+    data : bytes
+    space : Space
+
+    Raises
+    ------
+    InvalidSubmission
+        It is neither, or holds anything else than the predictions have space for.
+    """
+    with needed("A body in Arrow"):
+        import pyarrow
+        from pyarrow import ipc
+    # A file is a stream between a mark and a list of its parts, which is not needed.
+    view = memoryview(data)[8 if data.startswith(_FILE) else 0 :]
+    try:
+        _check_stream(view, space)
+        with ipc.open_stream(pyarrow.py_buffer(view)) as reader:
+            batches = list(reader)
+        table = pyarrow.Table.from_batches(batches, reader.schema)
+        for column in table.columns:
+            _check_views(column, len(view))
+        table.validate(full=True)  # else a place outside of the body could be read
+        space.check_rows(len(table))
+        return table_of(table, partial(_column_values, space=space))
+    except LadderHoldoutError:
+        raise
+    # Notes of pandas on an index are JSON, which may be of any form.
+    except (pyarrow.ArrowException, Damaged, struct.error, OSError, MemoryError, *FAULTS):
+        raise commands.not_read("predictions", _FORMS) from None
+
+
+def _check_views(column: pyarrow.ChunkedArray, size: int) -> None:
+    """Refuse texts that are many times as long together as the body: all in the same place."""
+    long = 0
+    for chunk in _arrays_of(column):
+        if str(chunk.type) == _VIEWS and (views := chunk.buffers()[1]) is not None:
+            lengths = np.frombuffer(views, dtype="<i4", count=views.size // 4)[::4]
+            long += int(np.maximum(lengths, 0).sum(dtype=np.int64))
+    if long > 4 * size + 2**16:
+        raise commands.not_read("predictions", _FORMS)
+
+
+def _arrays_of(column: pyarrow.ChunkedArray) -> list[pyarrow.Array]:
+    """Return the arrays of a column; where it has dictionaries, return each of these once."""
+    if not hasattr(column.type, "value_type"):
+        return list(column.chunks)
+    return list({_address(part.dictionary): part.dictionary for part in column.chunks}.values())
+
+
+def _address(array: pyarrow.Array) -> tuple[int, ...]:
+    """Return where an array is in memory, for all batches after a dictionary share it."""
+    held = (0 if buffer is None else buffer.address for buffer in array.buffers())
+    return (array.offset, len(array), *held)
+
+
+def _column_values(column: pyarrow.ChunkedArray, space: Space) -> Sequence[Any]:
+    """Return the values of a column; texts are cut as `Space.cut` does, far behind any id."""
+    with needed("A body in Arrow"):
+        import pyarrow
+
+    if column.null_count:
+        raise commands.not_read("predictions", "without missing values")
+    if hasattr(column.type, "value_type"):
+        known = {
+            _address(part): _column_values(pyarrow.chunked_array([part]), space)
+            for part in _arrays_of(column)
+        }
+        codes = (
+            (known[_address(part.dictionary)], part.indices.to_pylist()) for part in column.chunks
+        )
+        return [values[place] for values, places in codes for place in places]
+    if str(column.type) in _TEXTS:
+        return [space.cut(text.as_py(), _LONGEST) for chunk in column.chunks for text in chunk]
+    if pyarrow.types.is_decimal(column.type):
+        column = column.cast(pyarrow.float64())
+    return cells_of(column)
+
+
+# -- what messages state ------------------------------------------------------------------
+
+
+def _check_stream(view: memoryview, space: Space) -> None:
+    """Refuse a stream that states more than there is space for, or has parts without a use."""
+    rows = named = made = 0
+    # Compressed parts become so many bytes: of each column values, their places and their texts.
+    space_for = 2**16 + space.rows * (space.columns + 1) * (_WIDEST + 4 * (space.longest + 1))
+    longest = _DESCRIPTION + _OF_A_COLUMN * space.columns
+    most = _MESSAGES + space.rows // _ROWS_OF_ONE
+    for number, message in enumerate(messages(view, longest)):
+        if message.kind == SCHEMA:
+            _check_schema(message.header, space)
+            continue
+        if message.kind not in (BATCH, DICTIONARY) or number > most:
+            raise commands.not_read("predictions", _FORMS)
+        # A dictionary that grows would be kept once for each batch between.
+        if message.kind == DICTIONARY and message.header.number(2, "<B"):
+            raise commands.not_read("predictions", _FORMS)
+        batch = message.batch()
+        made += _inflated(batch, message.body, 4 * (space.columns + 2))
+        length = max(batch.number(0, "<q"), 0)
+        if message.kind == BATCH:
+            rows += length
+        else:
+            named += length
+        if rows > space.rows:
+            space.check_rows(rows)
+        if named > 2 * space.rows + 2**10 or made > space_for:
+            raise commands.not_read(
+                "predictions", f"{_FORMS}, a value for each of {space.rows} rows"
+            )
+
+
+def _check_schema(schema: ArrowTable, space: Space) -> None:
+    """Refuse columns that are no numbers or texts, before any is made."""
+    space.check_columns(schema.count(1))
+    fields = list(schema.tables(1))
+    simple = all(each.number(2, "<B") in _SIMPLE and not each.count(5) for each in fields)
+    notes = (schema.count(2), *(each.count(6) for each in fields))
+    if not simple or any(count > _LABELS for count in notes):
+        raise commands.not_read("predictions", _FORMS)
+
+
+def _inflated(batch: ArrowTable, body: memoryview, most: int) -> int:
+    """Return how many bytes the compressed parts of a batch state to become."""
+    if not batch.has(3):
+        return 0
+    start, count = batch.vector(2)
+    if count > most:
+        raise commands.not_read("predictions", _FORMS)
+    made = 0
+    for part in range(count):
+        offset, length = struct.unpack_from("<qq", batch.data, start + 16 * part)
+        if length > 0:
+            if not 0 <= offset <= len(body) - 8:
+                raise commands.not_read("predictions", _FORMS)
+            made += max(struct.unpack_from("<q", body, offset)[0], 0)
+    return made

@@ -76,7 +76,8 @@ class Alarms:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._heap: list[tuple[float, int, asyncio.Future[None]]] = []
-        self._count, self._thread = itertools.count(), None  # type: Any, threading.Thread | None
+        self._count = itertools.count()
+        self._thread: threading.Thread | None = None
 
     async def at(self, moment: float) -> None:
         """Wait until a moment of `time.monotonic`; meanwhile the loop and its threads are free."""

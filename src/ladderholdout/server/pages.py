@@ -7,16 +7,20 @@ They work without JavaScript, and show what the API answers. Nothing in them is 
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from importlib import resources
-from typing import Annotated, Any, TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import quote, urlencode, urlsplit
 from uuid import uuid4
 
 from ladderholdout import errors
 from ladderholdout.errors import printable
 from ladderholdout.extras import needed
-from ladderholdout.guard import Status, Submission, commands, origin_of, picture_of
+from ladderholdout.guard import commands
+from ladderholdout.guard.printing import origin_of, picture_of
+from ladderholdout.leaderboard import Collected
 from ladderholdout.leaderboard import commands as boards
 from ladderholdout.leaderboard.standings import BOARD
 from ladderholdout.ledger.fold import parted_name
@@ -24,12 +28,13 @@ from ladderholdout.pictures import number
 from ladderholdout.server import accounts as of_accounts
 from ladderholdout.server import bodies
 from ladderholdout.server.answers import Refusal, Refusals, of_forms, read_body, refused
+from ladderholdout.server.bodies import Space
 from ladderholdout.server.sessions import LIFE, Gate, Session
-from ladderholdout.server.space import Space
-from ladderholdout.server.views import REPORT, NotThere, View
+from ladderholdout.server.views import REPORT, NotThere, Person, View
 
 with needed("A page of the server", extra="server"):
-    from fastapi import Depends, FastAPI, HTTPException, Request, Response
+    from fastapi import FastAPI, HTTPException, Request, Response
+    from fastapi.concurrency import run_in_threadpool
     from fastapi.responses import HTMLResponse, RedirectResponse
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
@@ -44,9 +49,6 @@ _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 # A report is one file with styles of its own, and runs nothing.
 _REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
 _SHOWN_ON_THE_PAGE = (errors.InvalidArgument, errors.HoldoutConflict, errors.UnknownHoldout)
-
-
-Route: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class SignInNeeded(Exception):
@@ -82,6 +84,7 @@ class Pages:
             "number": number,
             "moment": lambda time: f"{time:%Y-%m-%d %H:%M}",
             "part": lambda text: quote(text, safe=""),
+            "origin": lambda context: printable(origin_of(context), longest=_LONGEST_CELL),
         }
 
     def show(
@@ -163,6 +166,49 @@ def add_docs(app: FastAPI, pages: Pages) -> None:
         return pages.show("docs.html", None, info=api["info"], operations=operations)
 
 
+@dataclass
+class Visit:
+    """A request to the pages: whose it is, and the form that was sent.
+
+    Attributes
+    ----------
+    request : Request
+    session : Session
+    form : bodies.Form
+    """
+
+    request: Request
+    session: Session
+    form: bodies.Form = field(default_factory=lambda: bodies.Form({}))
+
+    @property
+    def person(self) -> Person:
+        """Who has signed in; SignInNeeded if nobody has."""
+        if self.session.person is None:
+            raise SignInNeeded
+        return self.session.person
+
+    @cached_property
+    def view(self) -> View:
+        """The view of this person on the holdout in the address."""
+        query = self.request.query_params
+        chosen = {key: query[key] for key in ("account", "ladder") if key in query}
+        view = self.person.view(self.request.path_params["name"], chosen)
+        self.request.state.account = view.account
+        return view
+
+    def admit(self) -> View | Person:
+        """Return the view or the person whose page this is; refuse where there is none."""
+        return self.view if "name" in self.request.path_params else self.person
+
+    def to(self, part: str = "") -> Response:
+        """Go to a page of the holdout."""
+        return RedirectResponse(address(self.view, part), 303)
+
+
+Shows: TypeAlias = Callable[[Visit], Response]
+
+
 def add_pages(app: FastAPI, gate: Gate, most: int, refusals: Refusals) -> Pages:
     """Add the pages to an application.
 
@@ -177,64 +223,71 @@ def add_pages(app: FastAPI, gate: Gate, most: int, refusals: Refusals) -> Pages:
     """
     pages = Pages(gate)
 
-    def visit(request: Request) -> Session:
-        return pages.session(request)
-
-    Visit = Annotated[Session, Depends(visit)]
-
-    def signed_in(session: Visit) -> Session:
-        if session.person is None:
-            raise SignInNeeded
-        return session
-
-    Signed = Annotated[Session, Depends(signed_in)]
-
-    def view_of(request: Request, session: Signed, name: str) -> View:
-        assert session.person is not None
-        chosen = {key: request.query_params.get(key) for key in ("account", "ladder")}
-        stated = {key: value for key, value in chosen.items() if value is not None}
-        view = session.person.view(name, stated)
-        request.state.account = view.account
-        return view
-
-    Seen = Annotated[View, Depends(view_of)]
-
-    async def sent(
-        request: Request, session: Session, largest: int = bodies.MOST_OF_A_FORM
-    ) -> bodies.Form:
+    async def read_form(visit: Visit, largest: int) -> None:
+        request = visit.request
         _check_origin(request)
         refusals.check(request)
         body = await read_body(request, min(most, largest), most)
-        form = bodies.form_in(body.data, request.headers.get("content-type", ""))
-        if not session.takes(form.fields.get("form_token", "")):
+        visit.form = bodies.form_in(body.data, request.headers.get("content-type", ""))
+        if not visit.session.takes(visit.form.fields.get("form_token", "")):
             raise HTTPException(403, _OF_ANOTHER_PAGE)
-        return form
 
-    async def form_of_visitor(request: Request, session: Visit) -> bodies.Form:
-        return await sent(request, session)
+    def page(
+        path: str,
+        method: str = "GET",
+        needs: str | None = None,
+        *,
+        open_to_all: bool = False,
+        largest: Callable[[Visit], int] = lambda visit: bodies.MOST_OF_A_FORM,
+    ) -> Callable[[Shows], Shows]:
+        """Show a page at an address to those who have signed in and may do what it needs."""
 
-    async def form_of_person(request: Request, session: Signed) -> bodies.Form:
-        return await sent(request, session)
+        def begun(request: Request) -> tuple[Visit, int]:
+            visit = Visit(request, pages.session(request))
+            if not open_to_all:
+                visit.admit()
+            return visit, largest(visit)
 
-    def space_of(view: Seen) -> Space:
-        return Space.of(view.ladder)
+        def add(show: Shows) -> Shows:
+            def shown(visit: Visit) -> Response:
+                if needs is not None:
+                    _require(visit.view, needs)
+                return show(visit)
 
-    async def form_with_file(
-        request: Request, session: Signed, space: Annotated[Space, Depends(space_of)]
-    ) -> bodies.Form:
-        return await sent(request, session, space.largest + bodies.MOST_OF_A_FORM)
+            async def answer(request: Request) -> Response:
+                visit, most_here = await run_in_threadpool(begun, request)
+                if method == "POST":
+                    await read_form(visit, most_here)
+                return await run_in_threadpool(shown, visit)
 
-    Filled = Annotated[bodies.Form, Depends(form_of_person)]
-    Upload = Annotated[bodies.Form, Depends(form_with_file)]
+            app.add_api_route(path, answer, methods=[method], include_in_schema=False)
+            return show
 
-    def page(path: str, method: str = "GET") -> Route:
-        return app.api_route(path, methods=[method], include_in_schema=False)
+        return add
+
+    def of_holdout(
+        template: str, content: Callable[[Visit], dict[str, Any]]
+    ) -> Callable[..., Response]:
+        """Return what shows a page of a holdout, with an error if there is one."""
+
+        def show(visit: Visit, error: errors.LadderHoldoutError | None = None, **more: Any) -> Any:
+            view, status = visit.view, 200 if error is None else refused(error).status
+            parts = {"view": view, "may": view.may, "to": partial(address, view)}
+            parts |= {"error": error and of_forms(error)} | content(visit) | more
+            return pages.show(template, visit.session, status, **parts)
+
+        return show
+
+    holdout = of_holdout("holdout.html", _holdout)
+    submission = of_holdout("submission.html", _submission)
+    board = of_holdout("leaderboard.html", _board)
+    managed = of_holdout("manage.html", _managed)
 
     @app.exception_handler(SignInNeeded)
     async def nobody(request: Request, error: SignInNeeded) -> Response:
         return pages.sign_in_needed(request)
 
-    @page("/static/{name}")
+    @app.get("/static/{name}", include_in_schema=False)
     async def static(name: str) -> Response:
         if name not in pages.files:
             raise NotThere
@@ -247,36 +300,34 @@ def add_pages(app: FastAPI, gate: Gate, most: int, refusals: Refusals) -> Pages:
 
     if gate.port is None:
 
-        @page("/sign-in")
-        def sign_in(request: Request, session: Visit, next: str = "/") -> Response:
-            shown = pages.show("sign_in.html", session, next=_inside(next), wrong=False)
-            return pages.keep(shown, session, request)
+        @page("/sign-in", open_to_all=True)
+        def sign_in(visit: Visit) -> Response:
+            to = _inside(visit.request.query_params.get("next", "/"))
+            shown = pages.show("sign_in.html", visit.session, next=to, wrong=False)
+            return pages.keep(shown, visit.session, visit.request)
 
-        @page("/sign-in", "POST")
-        def enter(
-            request: Request,
-            session: Visit,
-            form: Annotated[bodies.Form, Depends(form_of_visitor)],
-        ) -> Response:
-            to = _inside(form.fields.get("next", "/"))
-            entered = gate.enter(session.cookie, form.fields.get("token", "").strip())
+        @page("/sign-in", "POST", open_to_all=True)
+        def enter(visit: Visit) -> Response:
+            session, fields = visit.session, visit.form.fields
+            to = _inside(fields.get("next", "/"))
+            entered = gate.enter(session.cookie, fields.get("token", "").strip())
             if entered is None:
                 shown = pages.show("sign_in.html", session, 401, next=to, wrong=True)
-                return pages.keep(shown, session, request)
-            return pages.keep(RedirectResponse(to, 303), entered, request)
+                return pages.keep(shown, session, visit.request)
+            return pages.keep(RedirectResponse(to, 303), entered, visit.request)
 
     else:
 
-        @page("/enter")
-        def enter_once(request: Request, token: str = "") -> Response:
-            entered = gate.enter("", token)
+        @page("/enter", open_to_all=True)
+        def enter_once(visit: Visit) -> Response:
+            entered = gate.enter("", visit.request.query_params.get("token", ""))
             if entered is None:
                 return pages.show("closed.html", None, 401)
-            return pages.keep(pages.show("moving.html", None, to="/"), entered, request)
+            return pages.keep(pages.show("moving.html", None, to="/"), entered, visit.request)
 
     @page("/sign-out", "POST")
-    def sign_out(session: Signed, form: Filled) -> Response:
-        gate.leave(session.cookie)
+    def sign_out(visit: Visit) -> Response:
+        gate.leave(visit.session.cookie)
         answer = RedirectResponse("/sign-in" if gate.port is None else "/", 303)
         answer.delete_cookie(gate.cookie, httponly=True, samesite="strict")
         return answer
@@ -284,121 +335,88 @@ def add_pages(app: FastAPI, gate: Gate, most: int, refusals: Refusals) -> Pages:
     # -- what is shown -------------------------------------------------------------------
 
     @page("/")
-    def holdouts(session: Signed) -> Response:
-        assert session.person is not None
-        lines = [_line(view) for view in session.person.views()]
-        return pages.show("holdouts.html", session, lines=lines)
+    def holdouts(visit: Visit) -> Response:
+        lines = [_line(view) for view in visit.person.views()]
+        return pages.show("holdouts.html", visit.session, lines=lines)
 
-    @page("/holdouts/{name:path}/leaderboard")
-    def leaderboard(session: Signed, view: Seen) -> Response:
-        _require(view, "leaderboard")
-        return board(session, view)
+    page("/holdouts/{name:path}/leaderboard", needs="leaderboard")(board)
 
-    @page("/holdouts/{name:path}/report")
-    def report(view: Seen) -> Response:
-        _require(view, REPORT)
-        return HTMLResponse(view.report(), headers={"Content-Security-Policy": _REPORT_POLICY})
+    @page("/holdouts/{name:path}/report", needs=REPORT)
+    def report(visit: Visit) -> Response:
+        headers = {"Content-Security-Policy": _REPORT_POLICY}
+        return HTMLResponse(visit.view.report(), headers=headers)
 
-    @page("/holdouts/{name:path}/submissions/{place}")
-    def submission(session: Signed, view: Seen, place: str) -> Response:
-        return pages.show("submission.html", session, **_submission(view, place))
-
-    @page("/holdouts/{name:path}/manage")
-    def manage(session: Signed, view: Seen) -> Response:
-        _require(view, "accounts")
-        return managed(session, view)
+    page("/holdouts/{name:path}/submissions/{place}")(submission)
+    page("/holdouts/{name:path}/manage", needs="accounts")(managed)
 
     # -- what is asked for ---------------------------------------------------------------
 
-    def board(
-        session: Session, view: View, error: errors.LadderHoldoutError | None = None
-    ) -> Response:
-        return pages.show("leaderboard.html", session, _status(error), **_board(view, error))
-
-    def managed(
-        session: Session, view: View, error: errors.LadderHoldoutError | None = None
-    ) -> Response:
-        return pages.show("manage.html", session, _status(error), **_managed(view, error))
-
-    def shown(session: Session, view: View, before: int = 0, **notice: Any) -> Response:
-        content = _holdout(view, before) | notice
-        return pages.show("holdout.html", session, _status(content["error"]), **content)
-
     def form(
-        kind: type[commands.Command[Any]],
         path: str,
-        done: Callable[[Session, View, Any], Response],
-        refused_on: Callable[..., Response] = shown,
-    ) -> None:
-        """Add the form of a command, with the page after it and the page that shows an error."""
+        needs: str | None,
+        done: str | Callable[[Visit, Any], Response],
+        refused_on: Callable[..., Response],
+        **limits: Any,
+    ) -> Callable[[Callable[[Visit], Any]], None]:
+        """Add a form: what is asked for, the page after it, and the page that shows an error."""
 
-        def send(session: Signed, view: Seen, sent: Filled) -> Response:
-            _require(view, kind.word)
-            try:
-                answer = view.execute(_filled(kind, sent.fields))
-            except _SHOWN_ON_THE_PAGE as error:
-                return refused_on(session, view, error=error)
-            return done(session, view, answer)
+        def add(ask: Callable[[Visit], Any]) -> None:
+            @page("/holdouts/{name:path}/" + path, "POST", needs, **limits)
+            def send(visit: Visit) -> Response:
+                try:
+                    answer = ask(visit)
+                except _SHOWN_ON_THE_PAGE as error:
+                    return refused_on(visit, error)
+                return visit.to(done) if isinstance(done, str) else done(visit, answer)
 
-        page("/holdouts/{name:path}/" + path, "POST")(send)
+        return add
 
-    form(commands.Certify, "certificate", lambda session, view, answer: _to(view, "#certificate"))
-    form(commands.Reveal, "reveal", lambda session, view, answer: _to(view))
-    form(commands.Retire, "retirement", lambda session, view, answer: _to(view), managed)
-    after_round: Any = lambda session, view, answer: _to(view, "leaderboard")  # noqa: E731
-    form(boards.CloseRound, "round/closing", after_round, board)
-    after_finals: Any = lambda session, view, answer: _to(view, "leaderboard#finals")  # noqa: E731
-    form(boards.HoldFinals, "finals", after_finals, board)
-    form(
-        commands.Estimate,
-        "estimate",
-        lambda session, view, answer: shown(session, view, estimate=answer, estimate_asked=True),
-    )
+    def estimated(visit: Visit, answer: Any) -> Response:
+        return holdout(visit, estimate=answer, estimate_asked=True)
 
-    @page("/holdouts/{name:path}/accounts", "POST")
-    def accounts(session: Signed, view: Seen, form: Filled) -> Response:
-        _require(view, "accounts")
-        try:
-            kind = commands.COMMANDS.get(form.fields.get("action", ""))
-            if kind is None or kind.__module__ != of_accounts.__name__:
-                raise errors.InvalidArgument("action", "one of the page", "another")
-            answer = view.execute(_filled(kind, form.fields))
-        except _SHOWN_ON_THE_PAGE as error:
-            return managed(session, view, error)
+    def changed(visit: Visit, answer: Any) -> Response:
         if not isinstance(answer, of_accounts.Token):
-            return _to(view, "manage")
-        return pages.show("token.html", session, issued=answer, **_of(view))
+            return visit.to("manage")
+        return of_holdout("token.html", lambda visit: {"issued": answer})(visit)
 
-    @page("/holdouts/{name:path}/withdrawals", "POST")
-    def withdraw(session: Signed, view: Seen, form: Filled) -> Response:
-        _require(view, "withdraw")
-        place = form.fields.get("submission", "")
-        content = _submission(view, place)
-        try:
-            number, reason = content["line"]["number"], form.fields.get("reason", "")
-            done = view.execute(commands.Withdraw(submission=number, reason=reason))
-        except _SHOWN_ON_THE_PAGE as error:
-            content |= {"error": error}
-            return pages.show("submission.html", session, _status(error), **content)
-        return pages.show("submission.html", session, **_submission(view, place) | {"done": done})
+    def submitted(visit: Visit, answer: Any) -> Response:
+        by_rounds = isinstance(answer, Collected)
+        return visit.to("leaderboard" if by_rounds else f"submissions/{answer.submission}")
 
-    @page("/holdouts/{name:path}/submissions", "POST")
-    def submit(session: Signed, view: Seen, form: Upload) -> Response:
-        kind = boards.Collect if view.by_rounds else commands.Submit
-        _require(view, kind.word)
-        try:
-            view.check_block(form.fields.get("block"))
-            answer = view.execute(_asked(view, kind, form))
-        except _SHOWN_ON_THE_PAGE as error:
-            return shown(session, view, error=error)
-        if view.by_rounds:
-            return _to(view, "leaderboard")
-        return _to(view, f"submissions/{answer.submission}")
+    forms: tuple[tuple[type[commands.Command[Any]], str, Any, Callable[..., Response]], ...] = (
+        (commands.Certify, "certificate", "#certificate", holdout),
+        (commands.Reveal, "reveal", "", holdout),
+        (commands.Estimate, "estimate", estimated, holdout),
+        (commands.Retire, "retirement", "", managed),
+        (boards.CloseRound, "round/closing", "leaderboard", board),
+        (boards.HoldFinals, "finals", "leaderboard#finals", board),
+    )
+    for kind, path, done, refused_on in forms:
+        form(path, kind.word, done, refused_on)(partial(_executed, kind=kind))
 
-    @page("/holdouts/{name:path}")
-    def holdout(session: Signed, view: Seen, before: int = 0) -> Response:
-        return shown(session, view, before)
+    @form("accounts", "accounts", changed, managed)
+    def change(visit: Visit) -> Any:
+        kind = commands.COMMANDS.get(visit.form.fields.get("action", ""))
+        if kind is None or kind.__module__ != of_accounts.__name__:
+            raise errors.InvalidArgument("action", "one of the page", "another")
+        return _executed(visit, kind)
 
+    @form("withdrawals", "withdraw", lambda visit, done: submission(visit, done=done), submission)
+    def withdraw(visit: Visit) -> Any:
+        number, reason = _submission(visit)["line"].number, visit.form.fields.get("reason", "")
+        return visit.view.execute(commands.Withdraw(submission=number, reason=reason))
+
+    def largest(visit: Visit) -> int:
+        return Space.of(visit.view.ladder).largest + bodies.MOST_OF_A_FORM
+
+    @form("submissions", None, submitted, holdout, largest=largest)
+    def submit(visit: Visit) -> Any:
+        kind = boards.Collect if visit.view.by_rounds else commands.Submit
+        _require(visit.view, kind.word)
+        visit.view.check_block(visit.form.fields.get("block"))
+        return visit.view.execute(_asked(visit.view, kind, visit.form))
+
+    page("/holdouts/{name:path}")(holdout)
     return pages
 
 
@@ -437,16 +455,6 @@ def _require(view: View, name: str) -> None:
         raise NotThere
 
 
-def _status(error: errors.LadderHoldoutError | None) -> int:
-    """Return the status of a page that shows an error, or none."""
-    return 200 if error is None else refused(error).status
-
-
-def _to(view: View, part: str = "") -> Response:
-    """Go to a page of a holdout."""
-    return RedirectResponse(address(view, part), 303)
-
-
 def address(view: View, part: str = "") -> str:
     """Return the address of a page of a holdout, for the same ladder."""
     path, mark, fragment = part.partition("#")
@@ -470,19 +478,14 @@ def _asked(view: View, kind: type[commands.Command[Any]], form: bodies.Form) -> 
     return bodies.command_in(kind, sent, lambda: Space.of(view.ladder), view.wanted)
 
 
-def _filled(kind: type[commands.Command[Any]], texts: Mapping[str, str]) -> Any:
-    """Return the command of a form; an empty text is left out."""
-    stated = {name: texts.get(name, "").strip() for name in commands.names_of(kind)}
+def _executed(visit: Visit, kind: type[commands.Command[Any]]) -> Any:
+    """Do what a form asks for by its fields; an empty text is left out."""
+    stated = {name: visit.form.fields.get(name, "").strip() for name in commands.names_of(kind)}
     texts = {name: text for name, text in stated.items() if text}
-    return commands.checked(kind, texts, commands.Reading(texts=True))
+    return visit.view.execute(commands.checked(kind, texts, commands.Reading(texts=True)))
 
 
 # -- content ------------------------------------------------------------------------------
-
-
-def _of(view: View) -> dict[str, Any]:
-    """Return what all pages of a holdout show."""
-    return {"view": view, "may": view.may, "to": lambda part="": address(view, part)}
 
 
 def _line(view: View) -> dict[str, Any]:
@@ -497,121 +500,78 @@ def _line(view: View) -> dict[str, Any]:
     return {"view": view, "address": to, "status": status, "why": why}
 
 
-def _holdout(view: View, before: int) -> dict[str, Any]:
+def _holdout(visit: Visit) -> dict[str, Any]:
+    view = visit.view
     status = view.execute(commands.Status())
-    total = status.submissions
+    try:
+        before, total = int(visit.request.query_params.get("before", 0)), status.submissions
+    except ValueError:
+        raise errors.InvalidArgument("before", "of its form", "another") from None
     end = min(before - 1, total) if before > 0 else total
     start = max(0, end - _LINES)
     ladder = view.ladder
-    drawn = ladder.history(max(0, total - _DRAWN), _DRAWN)
-    lines = ladder.history(start, end - start) if end > start else ()
+    asked = commands.History(after=max(0, total - _DRAWN), limit=_DRAWN)
+    drawn = ladder.execute(asked).submissions
+    shown = commands.History(after=start, limit=max(end - start, 0))
+    lines = ladder.execute(shown).submissions
     certificate, possible = view.known_certificate()
     picture = picture_of(status, certificate, drawn) if drawn else None
     known = ladder.facts.classes
     classes = None if known is None else [str(label) for label in known.tolist()]
-    return _of(view) | {
+    return {
         "status": status,
         "whole": parted_name(view.name)[0],
         "health": view.execute(commands.Health(more=_MORE)),
         "certificate": certificate,
         "possible": possible and "certify" in view.may,
-        "lines": list(map(_shown, reversed(lines))),
+        "lines": lines[::-1],
+        "batches": any(line.batch for line in lines),
         "older": start + 1 if start else None,
         "newer": end < total,
-        "total": total,
         "wide": picture and Markup(picture.svg(680, 300, "wide")),
         "narrow": picture and Markup(picture.svg(330, 260, "narrow")),
-        "gains": [_shown(line) for line in drawn if line.improved][-_LINES:],
+        "gains": [line for line in drawn if line.improved][-_LINES:],
         "left_out": total - len(drawn),
-        "response": ladder.metric.response,
         "classes": classes if classes and len(classes) <= _MOST_CLASSES else None,
         "key": uuid4().hex,
-        "error": None,
         "estimate": status.estimate,
     }
 
 
-def _shown(line: Submission) -> dict[str, Any]:
-    """Return a line of the history."""
-    return {
-        "number": line.number,
-        "time": line.time,
-        "score": line.score,
-        "improved": line.improved,
-        "withdrawn": line.withdrawn,
-        "repeat_of": line.repeat_of,
-        "batch": (line.batch or "")[:8],
-        "origin": printable(origin_of(line.context), longest=_LONGEST_CELL),
-    }
-
-
-def _submission(view: View, place: str) -> dict[str, Any]:
+def _submission(visit: Visit) -> dict[str, Any]:
     """Return what the page of a submission shows."""
+    form = visit.form.fields
+    place = visit.request.path_params.get("place") or form.get("submission", "")
     if not (place.isdecimal() and 0 < len(place) < 10 and int(place) > 0):
         raise NotThere
-    entries = view.ladder.history(int(place) - 1, 1)
-    if not entries or entries[0].number != int(place):
+    asked = commands.History(after=int(place) - 1, limit=1)
+    lines = visit.view.ladder.execute(asked).submissions
+    if not lines or lines[0].number != int(place):
         raise NotThere
-    status, line = view.execute(commands.Status()), _shown(entries[0])
-    return _of(view) | {
-        "line": line,
-        "status": status,
-        "meaning": _meaning(line, status),
-        "error": None,
-        "done": None,
-    }
+    return {"line": lines[0], "status": visit.view.execute(commands.Status()), "done": None}
 
 
-def _meaning(line: Mapping[str, Any], status: Status) -> str:
-    """Return in a sentence or two what a release means."""
-    if line["withdrawn"]:
-        return "It was withdrawn. What its release revealed stays counted in all certificates."
-    score = None if line["score"] is None else f"{line['score']:.6g}"
-    if line["repeat_of"]:
-        meaning = (
-            f"The same predictions were submitted before, as submission {line['repeat_of']}. A "
-            "repeat improves nothing and costs nothing."
-        )
-        is_kept = status.incumbent == line["repeat_of"]
-        return f"{meaning} They are the incumbent now." if is_kept else meaning
-    if not line["improved"]:
-        stays = "stays as it was" if score is None else f"stayed at {score}"
-        return (
-            "These predictions did not improve on the incumbent by as much as the rule asks for, "
-            f"so the released score {stays}. Nothing else of their own score is shown: it may be "
-            "lower, equal, or a little higher."
-        )
-    meaning = "These predictions improved on all before them"
-    meaning += "." if score is None else f": the released score became {score}."
-    if status.incumbent == line["number"]:
-        return meaning + " They are the incumbent now."
-    now = "there is none" if status.incumbent is None else f"submission {status.incumbent} is"
-    return f"{meaning} They are not the incumbent any more: {now}."
-
-
-def _board(view: View, error: errors.LadderHoldoutError | None) -> dict[str, Any]:
+def _board(visit: Visit) -> dict[str, Any]:
     """Return what the page of a leaderboard shows."""
+    view = visit.view
     board, finals = view.execute(boards.Leaderboard()), view.execute(boards.Finals())
     latest = finals[-1] if finals else None
     # Finals show more of the ranks than the certificates of the board do.
     picture = None if latest is None and not board.rows else (latest or board).picture()
-    return _of(view) | {
+    return {
         "board": board,
         "finals": latest,
         "earlier": len(finals) - 1,
         "rounds": view.execute(boards.Round()) if view.by_rounds else None,
-        "error": error and of_forms(error),
         "wide": picture and Markup(picture.svg(680, "wide")),
         "narrow": picture and Markup(picture.svg(330, "narrow")),
-        "reserve": view.ladder.facts.n_reserve,
     }
 
 
-def _managed(view: View, error: errors.LadderHoldoutError | None = None) -> dict[str, Any]:
+def _managed(visit: Visit) -> dict[str, Any]:
     """Return what the owner's page shows."""
-    return _of(view) | {
-        "accounts": view.execute(of_accounts.Accounts()),
+    return {
+        "accounts": visit.view.execute(of_accounts.Accounts()),
         "roles": of_accounts.ROLES,
-        "retired": view.ladder.state().retired,
-        "error": error and of_forms(error),
+        "retired": visit.view.ladder.execute(commands.State()).retired,
     }

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from ladderholdout import guard, leaderboard
-from ladderholdout.guard import STATED_BY, TRAINING_ROWS, commands
+from ladderholdout import leaderboard
+from ladderholdout.guard import certificate, certify, commands, open_ladder, views, withdrawal
+from ladderholdout.guard.open_ladder import STATED_BY, TRAINING_ROWS
 from ladderholdout.leaderboard.commands import ClosedRound, OpenRound
 from ladderholdout.ledger.fold import Overlap
 from ladderholdout.server import accounts
@@ -25,11 +26,11 @@ AS_THEY_ARE = (
     accounts.Account,
     commands.Description,
     commands.Page,
-    guard.Comparison,
-    guard.Decision,
-    guard.Release,
-    guard.State,
-    guard.Withdrawn,
+    certificate.Comparison,
+    views.Decision,
+    views.Release,
+    open_ladder.State,
+    withdrawal.Withdrawn,
     leaderboard.Collected,
     leaderboard.Finals,
     leaderboard.Standings,
@@ -72,14 +73,14 @@ class Reader:
             The answer is of a kind for which nothing states what may be seen of it.
         """
         match answer:
-            case guard.Status():
+            case views.Status():
                 return self._status(answer)
-            case guard.ScoreCertificate():
+            case certificate.ScoreCertificate():
                 missing = self._cleaned(answer.missing)
-                return replace(guard.without_others(answer), missing=missing)
-            case guard.Estimate():
+                return replace(certify.without_others(answer), missing=missing)
+            case views.Estimate():
                 return replace(answer, reason=self._cleaned(answer.reason))
-            case guard.Health():
+            case certificate.Health():
                 return replace(answer, reason=self._cleaned(answer.reason) or "")
             case tuple():
                 return tuple(map(self.shown, answer))
@@ -89,7 +90,7 @@ class Reader:
             raise TypeError(f"no rule states what may be seen of {type(answer).__name__}")
         return answer
 
-    def _status(self, status: guard.Status) -> guard.Status:
+    def _status(self, status: views.Status) -> views.Status:
         ladders, reader = status.ladders, None
         if self.role == "analyst":
             ladders, reader = ((status.account, status.ladder, status.submissions),), self.name
@@ -109,13 +110,13 @@ class Reader:
         return text
 
 
-def training_note(holder: str, rows: int) -> guard.SeenRows:
-    """Return an account's note that rows of the holdout are among its training rows."""
-    return guard.SeenRows(TRAINING_ROWS + STATED_BY + holder, rows)
+def training_source(holder: str) -> str:
+    """Return the source of an account's note that rows of the holdout are its training rows."""
+    return TRAINING_ROWS + STATED_BY + holder
 
 
 def of_training(overlaps: Sequence[Overlap], reader: str | None) -> tuple[Overlap, ...]:
     """Return what was noted of training rows; an analyst sees no note of another one."""
-    own = training_note(reader or "", 0).source
+    own = training_source(reader or "")
     known = (seen for seen in overlaps if seen.source.startswith(TRAINING_ROWS))
     return tuple(seen for seen in known if reader is None or seen.source in (TRAINING_ROWS, own))

@@ -58,8 +58,8 @@ class Quoted(logging.Formatter):
         return json.dumps(line if kind is None else line | {"error": kind.__name__})
 
 
-def check_packages() -> None:
-    """Refuse to start without a package that a page or a form would need later.
+def check_packages() -> Any:
+    """Return uvicorn; refuse to start without a package that a page or a form would need later.
 
     Raises
     ------
@@ -70,7 +70,8 @@ def check_packages() -> None:
         import fastapi  # noqa: F401
         import jinja2  # noqa: F401
         import python_multipart  # noqa: F401
-        import uvicorn  # noqa: F401
+        import uvicorn
+    return uvicorn
 
 
 def run_ui(url: str, port: int, started: Callable[[str], None]) -> None:
@@ -92,9 +93,7 @@ def run_ui(url: str, port: int, started: Callable[[str], None]) -> None:
     InvalidArgument
         Something else listens at the port.
     """
-    check_packages()
-    with needed("The server", extra="server"):
-        import uvicorn
+    uvicorn = check_packages()
     from ladderholdout.server.app import create_ui
 
     Ledger(url)
@@ -126,9 +125,7 @@ def run(settings: ServerSettings) -> None:
     LedgerError
         There is no such ledger.
     """
-    check_packages()
-    with needed("The server", extra="server"):
-        import uvicorn
+    uvicorn = check_packages()
     Ledger(settings.url)  # raises what is wrong with it before the first request
     os.environ[STARTED_WITH] = settings.to_json()
     uvicorn.run(

@@ -8,19 +8,16 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, TypeAlias
 
-from ladderholdout.audit.report import page_of, record_of
+from ladderholdout.audit import report
 from ladderholdout.errors import HoldoutConflict, InvalidArgument
-from ladderholdout.guard import (
-    STATED_BY,
-    HoldoutSettings,
-    LocalLadder,
-    ScoreCertificate,
-    SeenGroups,
-    by_first_order,
-    commands,
-    known_certificate,
-    reopen_ladder,
-)
+from ladderholdout.guard import commands
+from ladderholdout.guard.certificate import ScoreCertificate
+from ladderholdout.guard.ladder import LocalLadder
+from ladderholdout.guard.on_record import known_certificate
+from ladderholdout.guard.open_ladder import DESCRIBED, STATED_BY
+from ladderholdout.guard.opening import find_ladder
+from ladderholdout.guard.registering import by_first_order, reopen_ladder
+from ladderholdout.guard.settings import HoldoutSettings
 from ladderholdout.holdout import LadderHoldout
 from ladderholdout.leaderboard import Leaderboard
 from ladderholdout.leaderboard import commands as boards
@@ -29,10 +26,10 @@ from ladderholdout.ledger import Ledger, shown
 from ladderholdout.ledger.fold import LadderRecord
 from ladderholdout.ledger.rules import rule_shown
 from ladderholdout.ledger.transaction import Transaction
-from ladderholdout.remote.predictions import Form
+from ladderholdout.remote.tables import Form
 from ladderholdout.server import accounts
 from ladderholdout.server.accounts import AccountRecord
-from ladderholdout.server.redaction import Reader, training_note
+from ladderholdout.server.redaction import Reader, training_source
 from ladderholdout.server.settings import ServerSettings, metrics_in
 
 REPORT = "report"
@@ -134,7 +131,11 @@ class View:
 
         To the ladder that holds the rules of a leaderboard nobody submits.
         """
-        names = {word for word, kind in commands.COMMANDS.items() if self._may_ask(kind)}
+        names = {
+            word
+            for word, kind in commands.COMMANDS.items()
+            if self.plays(kind) and self._allows(kind.setting)
+        }
         if self.account is None:
             names.add(REPORT)
         if self.chosen.get("account", BOARD) == BOARD and self.role != "analyst":
@@ -145,23 +146,32 @@ class View:
 
     def wanted(self) -> Form:
         """Return what predictions have to be for the ladder."""
-        facts = self.ladder.facts
-        return Form(self.ladder.metric, facts.n, facts.classes, self.ladder.state().has_ids)
+        facts, state = self.ladder.facts, self.ladder.execute(commands.State())
+        return Form(self.ladder.metric, facts.n, facts.classes, state.has_ids)
 
     # -- commands -----------------------------------------------------------------------
 
     def execute(self, command: commands.Command[Any]) -> Any:
         """Do what a command asks for, and return what this account may see of the answer."""
         self.check_role(type(command))
-        self._check_served(command.setting)
+        setting = command.setting
+        if setting is not None and not self._allows(setting):
+            raise HoldoutConflict(
+                f"The owner of this holdout does not serve {_NOT_SERVED[setting][1]} "
+                f"(ladder-holdout serve --{setting.replace('_', '-')} NAME)."
+            )
         if command.word in _CONFIRMED and getattr(command, "name", self.name) != self.name:
             allowed, why = "the name of the holdout, typed again", _CONFIRMED[command.word]
             raise InvalidArgument("name", allowed + " to confirm it", "another text", why)
         return self._shown(self._done(command), command)
 
+    def plays(self, kind: type[commands.Command[Any]]) -> bool:
+        """Return whether the role may ask for this; the owner of a ledger may ask for all."""
+        return self.account is None or self.role in kind.roles
+
     def check_role(self, kind: type[commands.Command[Any]]) -> None:
         """Let there be nothing for an account whose role may not ask for this."""
-        if self.account is not None and self.role not in kind.roles:
+        if not self.plays(kind):
             raise NotThere
 
     def known_certificate(self) -> tuple[ScoreCertificate, bool]:
@@ -173,7 +183,7 @@ class View:
         """Return the report on what was released, which has no raw score."""
         account, ladder = self.chosen["account"], self.chosen["ladder"]
         holdout = LadderHoldout.open(self.name, account=account, ladder=ladder, ledger=self.url)
-        return page_of(record_of(holdout), Leaderboard.on(holdout))
+        return report.page_of(report.record_of(holdout), Leaderboard.on(holdout))
 
     def check_block(self, known: str | None) -> None:
         """Refuse a client that knows other rows than those of now.
@@ -199,63 +209,51 @@ class View:
                 n = self.ladder.facts.n
                 if rows > n:
                     raise InvalidArgument("rows", f"a number from 1 to {n}", rows)
-                return self.ladder.note(training_note(self.holder, rows))
+                return self.ladder.note_rows(rows, training_source(self.holder))
             case commands.NoteGroups(by=by):
-                return self.ladder.note(SeenGroups(self._signed(by)))
-            case commands.Submit() | commands.Decide() | commands.SubmitBatch():
-                self._check_names_whom()
-                self._check_answers_at_once()
-            case boards.Collect():
-                self._check_names_whom()
+                return self.ladder.note_groups(self._signed(by), self.holder)
+            case commands.Candidate() | commands.SubmitBatch():
+                self._check_submission(command)
         if type(command).__module__ == boards.__name__:
             account = self.ladder.facts.account
             return boards.execute(self._open_board(), account, command, self.per_day)
         if type(command).__module__ == accounts.__name__:
             return accounts.execute(self.url, self.name, command)
-        return commands.execute(self.ladder, command, self.per_day)
+        return self.ladder.execute(command, per_day=self.per_day)
 
     def _shown(self, answer: Any, command: commands.Command[Any] | None = None) -> Any:
         """Return what may be seen of an answer; rows have no labels, and name nobody."""
         if self.account is None or isinstance(command, commands.Rows):
             return answer
-        return Reader(self.role, self.holder, self._names_of_others).shown(answer)
-
-    def _names_of_others(self) -> tuple[str, ...]:
-        return self.ladder.read(
-            lambda tx, ladder: tuple(other.name for other in tx.sharing(ladder.holdout_id))
-        )
+        others = partial(self.ladder.read, _names_of_others)
+        return Reader(self.role, self.holder, others).shown(answer)
 
     def _signed(self, by: str) -> str:
         """Return a note as its account's; refuse one more than an account may leave."""
         known = self.ladder.read(lambda tx, it: tx.fold(it.holdout_id).grouped(withdrawn=True))
-        stated = STATED_BY + self.holder
-        if by + stated not in known and sum(note.endswith(stated) for note in known) >= MOST_SIGNS:
+        signed = by + STATED_BY + self.holder
+        if signed not in known and list(known.values()).count(self.holder) >= MOST_SIGNS:
             raise HoldoutConflict(
                 f"This account has {MOST_SIGNS} notes of groups on record, and no more are taken. "
                 "Write to the owner what else shows groups."
             )
-        return by + stated
+        return signed
 
     def _description(self) -> commands.Description:
-        facts, settings = self.ladder.facts, self.ladder.settings()
+        facts, settings = self.ladder.facts, self.ladder.read(lambda tx, it: it.settings)
+        shared = {name: getattr(facts, name) for name in DESCRIBED}
         return commands.Description(
-            name=facts.name,
-            fingerprint=facts.fingerprint,
-            n=facts.n,
-            n_reserve=facts.n_reserve,
+            **shared,
+            created=facts.created,
             features=_features(self.ladder.rows().X),
             classes=None if facts.classes is None else facts.classes.tolist(),
-            confidence=facts.confidence,
-            estimand=facts.estimand,
-            block=facts.block,
             account=self.holder,
             role=self.role,
             per_day=self.per_day,
             allows={word: self._allows(name) for name, (word, _) in _NOT_SERVED.items()},
             settings=settings,
             shown=rule_shown(settings),
-            created=facts.created,
-            state=self.ladder.state(),
+            state=self.ladder.execute(commands.State()),
         )
 
     def _open_board(self) -> Leaderboard:
@@ -270,29 +268,16 @@ class View:
 
     # -- what is refused ----------------------------------------------------------------
 
-    def _may_ask(self, kind: type[commands.Command[Any]]) -> bool:
-        return (self.account is None or self.role in kind.roles) and self._allows(kind.setting)
-
     def _allows(self, setting: str | None) -> bool:
         """Return whether the settings of the server allow something; all is allowed at home."""
         return setting is None or self.settings is None or self.settings.allows(setting, self.name)
 
-    def _check_served(self, setting: str | None) -> None:
-        if setting is not None and not self._allows(setting):
-            option = "--" + setting.replace("_", "-")
-            raise HoldoutConflict(
-                f"The owner of this holdout does not serve {_NOT_SERVED[setting][1]} "
-                f"(ladder-holdout serve {option} NAME)."
-            )
-
-    def _check_names_whom(self) -> None:
-        """Refuse a submission of a host that does not name whose it is."""
+    def _check_submission(self, command: commands.Command[Any]) -> None:
+        """Refuse one of a host that does not name whose it is, or that is for a round."""
         if self.role == "host" and self.ladder.facts.account == BOARD:
             allowed = f"the name of a participant, other than {BOARD!r}"
             raise InvalidArgument("account", allowed, "none", "State it: ?account=NAME.")
-
-    def _check_answers_at_once(self) -> None:
-        if self.by_rounds:
+        if self.by_rounds and not isinstance(command, boards.Collect):
             raise HoldoutConflict(
                 "This leaderboard answers by rounds: send predictions to POST /collect, and read "
                 "the answers in the history once the round is closed."
@@ -311,6 +296,10 @@ def _features(X: Any) -> dict[str, Any]:
     shape = getattr(X, "shape", None)
     kind = {"kind": type(X).__name__, "dtype": str(getattr(X, "dtype", "object"))}
     return kind | {"shape": [len(X)] if shape is None else [int(size) for size in shape]}
+
+
+def _names_of_others(tx: Transaction, ladder: LadderRecord) -> tuple[str, ...]:
+    return tuple(other.name for other in tx.sharing(ladder.holdout_id))
 
 
 # -- the accounts of a server -----------------------------------------------------------
@@ -368,21 +357,17 @@ class Served:
         if account.role == "analyst":
             if whose not in (None, account.name):
                 raise NotThere
-            known = self._ladders.get(account.ladder_id or 0)
+            known = self._ladders.get(account.ladder or 0)
             if known is not None:
                 return known
         elif whose is None:
             return home
 
         def find(tx: Transaction, ladder: LadderRecord) -> LadderRecord | None:
-            for other in tx.ladders(ladder.holdout_id):
-                names = (other.settings.account, other.settings.name)
-                if account.role == "analyst":
-                    if other.id == account.ladder_id:
-                        return other
-                elif names == (whose, ladder.settings.name):
-                    return other
-            return None
+            if account.role == "analyst":
+                return tx.fold(ladder.holdout_id).ladders.get(account.ladder or 0)
+            holdout = tx.holdout(ladder.holdout_id)
+            return find_ladder(tx, holdout, whose or "", ladder.settings.name)
 
         record = home.read(find)
         if record is None and starts and whose is not None:

@@ -23,9 +23,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ladderholdout import identity, process
+from ladderholdout import process
 from ladderholdout.arguments import as_given
 from ladderholdout.errors import InvalidArgument, VaultError
+from ladderholdout.identity import hashing
 from ladderholdout.metrics.arrays import index_of, indexed
 from ladderholdout.vault import remote, values
 from ladderholdout.vault.arrow import Damaged, NotData
@@ -112,7 +113,7 @@ def write(folder: Place, stem: str, rows: Rows) -> tuple[Place, str]:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     rows = Rows(np.eye(2), np.array([0, 1]), None)
     ...     path, digest = write(Path(folder), "churn", rows)
-    ...     known = identity.fingerprint(identity.row_hashes(rows.X))
+    ...     known = hashing.fingerprint(hashing.row_hashes(rows.X))
     ...     again = read(path, digest, known)
     >>> path.name, again
     ('churn.vault', Rows(n=2))
@@ -172,7 +173,7 @@ def read(path: Place, digest: str, fingerprint: str) -> Rows:
     file = _checked(path, digest)
     with _reading(f"The vault {shown(path)}", f" {_REMEDY}"):
         rows = _rows_in(file)
-        same = identity.fingerprint(identity.row_hashes(rows.X)) == fingerprint
+        same = hashing.fingerprint(hashing.row_hashes(rows.X)) == fingerprint
     if not same:
         raise _fault(path, "holds the rows of another holdout")
     return rows

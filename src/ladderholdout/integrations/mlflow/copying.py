@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ladderholdout.errors import HoldoutConflict
-from ladderholdout.guard import OpenLadder, Point, Unsent
+from ladderholdout.guard import commands
+from ladderholdout.guard.open_ladder import OpenLadder
+from ladderholdout.guard.views import Submission, Unsent
 from ladderholdout.integrations.mlflow import service as names
 from ladderholdout.integrations.mlflow.page import describe
 from ladderholdout.integrations.mlflow.service import faults_named, living_run, require
-from ladderholdout.ledger.fold import Head
 from ladderholdout.ledger.log import Progress
 from ladderholdout.thirdparty import store_of
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import Metric
 
 _BATCH = 400
 """Submissions in a request: MLflow takes a thousand values at most, tags included."""
@@ -79,18 +79,18 @@ class Copy:
             # Something was shown of what the run holds already.
             self.last = 0
             seen = self._after(0)
-        if not seen.points:
+        if not seen.submissions:
             return 0
         require(self.uri)
-        total = 0 if progress is None else self.holdout.state().submissions
+        total = 0 if progress is None else self.holdout.execute(commands.State()).submissions
         with faults_named(self.uri):
             living_run(self.client, self.run_id)
             held = self._held() if self.last == 0 else {}
             self.last = last = sent = 0
             later = seen.later
-            while seen.points:
-                sent += self._log(held, seen.points, seen.head)
-                last = seen.points[-1].number
+            while seen.submissions:
+                sent += self._log(held, seen)
+                last = seen.submissions[-1].number
                 seen = self._after(last)
                 if progress is not None:
                     progress(last, max(last, total))
@@ -125,58 +125,47 @@ class Copy:
             for key in self.keys
         }
 
-    def _lacks(self, held: Mapping[str, Mapping[int, float]], point: Point) -> bool:
-        values = _values(point, self.keys)
-        found = {key: steps[point.number] for key, steps in held.items() if point.number in steps}
+    def _lacks(
+        self, held: Mapping[str, Mapping[int, float]], number: int, values: Mapping[str, float]
+    ) -> bool:
+        found = {key: steps[number] for key, steps in held.items() if number in steps}
         # Some databases round the last digits.
         if not all(math.isclose(values.get(key, math.nan), value) for key, value in found.items()):
             raise HoldoutConflict(
                 f"The MLflow run {self.run_id} holds another value for submission "
-                f"{point.number} than the ledger. Was one of them changed? "
+                f"{number} than the ledger. Was one of them changed? "
                 "ladder-holdout verify NAME checks whether the ledger was."
             )
         return len(found) < len(values)
 
-    def _log(
-        self, held: Mapping[str, Mapping[int, float]], points: Sequence[Point], head: Head | None
-    ) -> int:
-        """Send what the run lacks of some points, and how far it goes now."""
-        from mlflow.entities import RunTag
+    def _log(self, held: Mapping[str, Mapping[int, float]], seen: Unsent) -> int:
+        """Send what the run lacks of some submissions, and how far it goes now."""
+        from mlflow.entities import Metric, RunTag
 
-        missing = [point for point in points if self._lacks(held, point)]
+        sent, metrics = 0, []
+        for submission in seen.submissions:
+            values = self._values(submission, seen)
+            if self._lacks(held, submission.number, values):
+                sent += 1
+                # The ledger's own time: sent twice, it is the same row, which SQL stores keep once.
+                moment = round(submission.time.timestamp() * 1000)
+                for key, value in values.items():
+                    metrics.append(Metric(key, value, moment, submission.number))
+        tags = [RunTag(names.ENTRIES, str(seen.submissions[-1].number))]
+        if seen.head is not None:  # how far the chain went then
+            tags.append(RunTag(names.HEAD, f"{seen.head.length} {seen.head.hash}"))
         # Not by the client's own log_batch: it hangs every metric, raw ones too, on the model
         # that is active in the thread or the environment, for the analyst to see.
-        store_of(self.client).log_batch(
-            self.run_id,
-            metrics=[one for point in missing for one in _metrics(point, self.keys)],
-            params=[],
-            tags=[RunTag(*tag) for tag in _progress(points[-1], head).items()],
-        )
-        return len(missing)
+        store_of(self.client).log_batch(self.run_id, metrics=metrics, params=[], tags=tags)
+        return sent
 
-
-def _values(point: Point, keys: Sequence[str]) -> dict[str, float]:
-    values = {
-        names.RELEASED_KEY: point.released,
-        names.RAW_KEY: point.raw,
-        names.IMPROVED_KEY: float(point.improved),
-        names.RESERVE_KEY: point.reserve,
-        names.ESTIMATE_KEY: point.estimate,
-    }
-    # What was not asked for is not sent; it comes when it is.
-    return {key: value for key in keys if (value := values[key]) is not None}
-
-
-def _metrics(point: Point, keys: Sequence[str]) -> Iterator[Metric]:
-    from mlflow.entities import Metric
-
-    # The ledger's own time: sent twice, it is the same row, which SQL stores keep once.
-    moment = round(point.time.timestamp() * 1000)
-    for key, value in _values(point, keys).items():
-        yield Metric(key, value, moment, point.number)
-
-
-def _progress(point: Point, head: Head | None) -> dict[str, str]:
-    """Return the tags that record how far a run's copy goes, and how far the chain went then."""
-    anchor = {} if head is None else {names.HEAD: f"{head.length} {head.hash}"}
-    return {names.ENTRIES: str(point.number)} | anchor
+    def _values(self, submission: Submission, seen: Unsent) -> dict[str, float]:
+        values = {
+            names.RELEASED_KEY: submission.score,
+            names.RAW_KEY: seen.raw.get(submission.number),
+            names.IMPROVED_KEY: float(submission.improved),
+            names.RESERVE_KEY: seen.reserve.get(submission.number),
+            names.ESTIMATE_KEY: seen.estimates.get(submission.number),
+        }
+        # What was not asked for is not sent; it comes when it is.
+        return {key: value for key in self.keys if (value := values[key]) is not None}

@@ -9,24 +9,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ladderholdout.arguments import choice
-from ladderholdout.guard import RAW_POLICIES, HasLadder, OpenLadder, ladder_of, without_frames
+from ladderholdout.guard import commands
+from ladderholdout.guard.containment import without_frames
+from ladderholdout.guard.open_ladder import HasLadder, OpenLadder, ladder_of
+from ladderholdout.guard.views import RAW_POLICIES
+from ladderholdout.integrations.mlflow import runs
 from ladderholdout.integrations.mlflow import service as names
-from ladderholdout.integrations.mlflow.runs import (
-    RunChoice,
-    analyst_run,
-    audit_run,
-    disclose,
-    known_runs,
-    new_run,
-    own_run,
-    stated,
-)
-from ladderholdout.integrations.mlflow.service import (
-    Places,
-    faults_named,
-    hushed,
-    places,
-)
+from ladderholdout.integrations.mlflow.service import Places, faults_named, hushed, places
 from ladderholdout.integrations.mlflow.uris import printable_uri
 from ladderholdout.ledger.fold import Head
 from ladderholdout.ledger.log import Progress
@@ -167,7 +156,7 @@ def export(
     >>> folder.cleanup()
     """
     ladder = ladder_of(holdout)
-    stated(run_id, experiment)
+    runs.stated(run_id, experiment)
     if raw is not None:
         choice("raw", raw, RAW_POLICIES)
     where = places(tracking_uri, audit_tracking_uri)
@@ -181,12 +170,12 @@ def export(
 
 
 def _exported(
-    holdout: OpenLadder, where: Places, wish: RunChoice, progress: Progress | None
+    holdout: OpenLadder, where: Places, wish: runs.RunChoice, progress: Progress | None
 ) -> Iterator[Exported]:
     yield _analyst(holdout, where.analyst, wish, progress)
-    if not wish.sealed or holdout.state().opened is not None:
-        disclose(holdout, where)
-        copy = audit_run(holdout, where.audit)
+    if not wish.sealed or holdout.execute(commands.State()).opened is not None:
+        runs.disclose(holdout, where)
+        copy = runs.audit_run(holdout, where.audit)
         done = Exported(names.AUDIT, copy.run_id, copy.bring(progress), copy.last)
         copy.describe()
         yield done
@@ -194,22 +183,24 @@ def _exported(
 
 def _settled(
     holdout: OpenLadder, uri: str, run_id: str | None, experiment: str | None, raw: str | None
-) -> RunChoice:
-    known = known_runs(holdout, uri, names.ANALYST)
+) -> runs.RunChoice:
+    known = runs.known_runs(holdout, uri, names.ANALYST)
     if known and raw is None:
         raw = known[-1].data.tags.get(names.RAW)
     sealed = raw == "sealed"
     if run_id is None and experiment is None:
-        run_id = own_run(uri)
+        run_id = runs.own_run(uri)
     if run_id is None and known:
         run_id = str(known[-1].info.run_id)
     if run_id is None and experiment is None:
-        return new_run(uri, sealed)
-    return RunChoice(run_id, experiment, None, sealed)
+        return runs.new_run(uri, sealed)
+    return runs.RunChoice(run_id, experiment, None, sealed)
 
 
-def _analyst(holdout: OpenLadder, uri: str, wish: RunChoice, progress: Progress | None) -> Exported:
-    copy = analyst_run(holdout, uri, wish)
+def _analyst(
+    holdout: OpenLadder, uri: str, wish: runs.RunChoice, progress: Progress | None
+) -> Exported:
+    copy = runs.analyst_run(holdout, uri, wish)
     done = Exported(names.ANALYST, copy.run_id, copy.bring(progress), copy.last)
     copy.describe()
     if wish.run_id is None:
@@ -261,7 +252,7 @@ def anchors(
         return tuple(
             Anchor(kind, run.info.run_id, int(found[1]), Head(int(found[2]), found[3]))
             for kind, uri in ((names.ANALYST, where.analyst), (names.AUDIT, where.audit))
-            for run in known_runs(ladder, uri, kind)
+            for run in runs.known_runs(ladder, uri, kind)
             if (found := _ANCHOR.fullmatch(_stated(run)))
         )
 
@@ -320,7 +311,7 @@ def attach(
     ladder = ladder_of(holdout)
     uri = places(None, audit_tracking_uri).audit
     with hushed():
-        copy = audit_run(ladder, uri)
+        copy = runs.audit_run(ladder, uri)
         with faults_named(uri):
             copy.client.log_artifact(copy.run_id, os.fspath(path))
     return copy.run_id

@@ -7,12 +7,11 @@ import re
 from typing import TYPE_CHECKING
 
 from ladderholdout.errors import printable
-from ladderholdout.guard import (
-    OpenLadder,
-    ScoreCertificate,
-    Status,
-    picture_of,
-)
+from ladderholdout.guard import commands
+from ladderholdout.guard.certificate import ScoreCertificate
+from ladderholdout.guard.open_ladder import OpenLadder
+from ladderholdout.guard.printing import picture_of
+from ladderholdout.guard.views import Status
 from ladderholdout.integrations.mlflow import service as names
 from ladderholdout.integrations.mlflow.service import SOURCE, living_run
 from ladderholdout.pictures import Picture
@@ -50,7 +49,7 @@ def describe(client: MlflowClient, run_id: str, holdout: OpenLadder, kind: str) 
 
     A note that somebody else wrote stays. The analyst's run has the incumbent's parameters as well.
     """
-    status = holdout.status(shown=False)
+    status = holdout.execute(commands.Status(), shown=False)
     run = living_run(client, run_id)
     known = run.data.tags.get(NOTE, "")
     if not known or known.startswith(_HEADING):
@@ -77,7 +76,8 @@ def _log_parameters(
     logged = run.data.tags.get(names.PARAMETERS, "").split()
     if incumbent is None or str(incumbent) in logged:
         return
-    found = holdout.history(incumbent - 1, 1, shown=False)
+    asked = commands.History(after=incumbent - 1, limit=1)
+    found = holdout.execute(asked, shown=False).submissions
     parameters = found[0].context.get("parameters", {}) if found else {}
     before = "" if names.TOKEN in run.data.tags else "ladder."
     before += f"{incumbent}." if logged else ""
@@ -125,7 +125,8 @@ def drawn(holdout: OpenLadder, status: Status, certificate: ScoreCertificate) ->
 
     It is read for a copy: nobody is shown it through this process.
     """
-    entries = holdout.history(max(0, status.submissions - _DRAWN), None, shown=False)
+    asked = commands.History(after=max(0, status.submissions - _DRAWN), limit=commands.ALL)
+    entries = holdout.execute(asked, shown=False).submissions
     return picture_of(status, certificate, entries) if entries else None
 
 

@@ -12,27 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from ladderholdout.arguments import text
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, printable
-from ladderholdout.guard import (
-    HasLadder,
-    OpenLadder,
-    Origin,
-    ScoreCertificate,
-    Status,
-    held_by,
-    incumbent_named,
-    interval,
-    ladder_of,
-    number,
-)
+from ladderholdout.guard import commands
+from ladderholdout.guard.batches import held_by
+from ladderholdout.guard.certificate import ScoreCertificate, interval
+from ladderholdout.guard.open_ladder import HasLadder, OpenLadder, Origin, ladder_of
+from ladderholdout.guard.printing import number
+from ladderholdout.guard.views import Status, incumbent_named
 from ladderholdout.integrations.mlflow import service as names
 from ladderholdout.integrations.mlflow.page import SIZE, drawn
-from ladderholdout.integrations.mlflow.service import (
-    connect,
-    faults_named,
-    hushed,
-    places,
-    raw_model,
-)
 from ladderholdout.integrations.mlflow.uris import is_own
 from ladderholdout.pictures import Picture
 
@@ -146,10 +133,10 @@ def certify_version(
     >>> folder.cleanup()
     """
     ladder, name = ladder_of(holdout), text("name", name)
-    uri = places(tracking_uri, None).analyst
-    with hushed():
+    uri = names.places(tracking_uri, None).analyst
+    with names.hushed():
         client = _client(uri, registry_uri)
-        with faults_named(uri):
+        with names.faults_named(uri):
             found = client.get_model_version(name, str(version))
         run_id = found.run_id
         if not run_id:
@@ -162,7 +149,8 @@ def certify_version(
         if model is None:
             model = _loaded(uri, registry_uri, found)
         incumbent = _check_incumbent(ladder, model, found)
-        certificate, status = ladder.certificate(None), ladder.status()
+        certificate = ladder.execute(commands.Certify())
+        status = ladder.execute(commands.Status())
         if incumbent != certificate.submission or incumbent != status.incumbent:
             raise HoldoutConflict(
                 "Another submission became the incumbent meanwhile, so nothing was attached."
@@ -173,14 +161,14 @@ def certify_version(
             )
         described = document(ladder, status, certificate, found)
         picture = drawn(ladder, status, certificate)
-        with faults_named(uri):
+        with names.faults_named(uri):
             return _attached(client, run_id, described, page_of(described, picture))
 
 
 def _client(uri: str, registry_uri: str | None) -> MlflowClient:
     from mlflow import MlflowClient
 
-    connect(uri)  # it answers, and at once
+    names.connect(uri)  # it answers, and at once
     return MlflowClient(tracking_uri=uri, registry_uri=registry_uri)
 
 
@@ -195,9 +183,9 @@ def _loaded(uri: str, registry_uri: str | None, version: ModelVersion) -> Any:
             None,
             "Or set it: mlflow.set_tracking_uri, mlflow.set_registry_uri.",
         )
-    with faults_named(uri):
+    with names.faults_named(uri):
         found = mlflow.pyfunc.load_model(f"models:/{version.name}/{version.version}")
-    return raw_model(found) or found
+    return names.raw_model(found) or found
 
 
 def _check_incumbent(ladder: OpenLadder, model: Any, version: ModelVersion) -> int | None:

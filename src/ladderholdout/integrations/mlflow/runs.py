@@ -12,18 +12,9 @@ from uuid import uuid4
 
 from ladderholdout.arguments import text
 from ladderholdout.errors import InvalidArgument, LadderHoldoutError, TrackingError
-from ladderholdout.guard import OpenLadder
+from ladderholdout.guard.open_ladder import OpenLadder
 from ladderholdout.integrations.mlflow import service as names
 from ladderholdout.integrations.mlflow.copying import Copy
-from ladderholdout.integrations.mlflow.service import (
-    connect,
-    experiment_id,
-    experiments,
-    faults_named,
-    find,
-    known_experiment,
-    living_run,
-)
 from ladderholdout.integrations.mlflow.uris import is_own, printable_uri
 from ladderholdout.ledger.place import is_memory, resolve_url, shown
 from ladderholdout.process import PerProcess
@@ -32,7 +23,7 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
 
-    from ladderholdout.guard import OpenLadder
+    from ladderholdout.guard.open_ladder import OpenLadder
     from ladderholdout.integrations.mlflow.service import Places
 
 
@@ -75,12 +66,12 @@ def analyst_run(holdout: OpenLadder, uri: str, wish: RunChoice) -> Copy:
     TrackingError
         There is no such run, or another ladder's series is in it.
     """
-    client, tags = connect(uri), names.tags(holdout, names.ANALYST)
+    client, tags = names.connect(uri), names.tags(holdout, names.ANALYST)
     tags[names.RAW] = "sealed" if wish.sealed else "live"
-    with faults_named(uri):
+    with names.faults_named(uri):
         if wish.run_id is None:
             place, token = _place(client, holdout, wish), {names.TOKEN: wish.token}
-            before = find(client, [place], token)
+            before = names.find(client, [place], token)
             run_id = (
                 before[0].info.run_id if before else _made(client, place, tags | token, wish.parent)
             )
@@ -92,10 +83,10 @@ def analyst_run(holdout: OpenLadder, uri: str, wish: RunChoice) -> Copy:
 
 def audit_run(holdout: OpenLadder, uri: str) -> Copy:
     """Return the ladder's one audit run, made if there is none."""
-    client, tags = connect(uri), names.tags(holdout, names.AUDIT)
-    with faults_named(uri):
-        place = experiment_id(client, names.audit_experiment(holdout.facts.name))
-        if not find(client, [place], _key(tags)):
+    client, tags = names.connect(uri), names.tags(holdout, names.AUDIT)
+    with names.faults_named(uri):
+        place = names.experiment_id(client, names.audit_experiment(holdout.facts.name))
+        if not names.find(client, [place], _key(tags)):
             made = _made(client, place, tags)
             client.update_run(made, status="FINISHED")
             if _oldest(client, place, tags) != made:
@@ -106,18 +97,18 @@ def audit_run(holdout: OpenLadder, uri: str) -> Copy:
 
 def known_runs(holdout: OpenLadder, uri: str, kind: str) -> list[Run]:
     """Return the runs of a server that are tied to a ladder, oldest first."""
-    client = connect(uri)
-    with faults_named(uri):
-        places = [str(one.experiment_id) for one in experiments(client)]
-        return find(client, places, _key(names.tags(holdout, kind)))
+    client = names.connect(uri)
+    with names.faults_named(uri):
+        places = [str(one.experiment_id) for one in names.experiments(client)]
+        return names.find(client, places, _key(names.tags(holdout, kind)))
 
 
 def _place(client: MlflowClient, holdout: OpenLadder, wish: RunChoice) -> str:
     if wish.parent is not None:
-        return str(living_run(client, wish.parent).info.experiment_id)
+        return str(names.living_run(client, wish.parent).info.experiment_id)
     if wish.experiment_id is not None:
-        return known_experiment(client, wish.experiment_id)
-    return experiment_id(client, wish.experiment or holdout.facts.name)
+        return names.known_experiment(client, wish.experiment_id)
+    return names.experiment_id(client, wish.experiment or holdout.facts.name)
 
 
 def _made(client: MlflowClient, place: str, tags: dict[str, str], parent: str | None = None) -> str:
@@ -129,7 +120,7 @@ def _made(client: MlflowClient, place: str, tags: dict[str, str], parent: str | 
 def _tie(client: MlflowClient, run_id: str, tags: dict[str, str]) -> None:
     from mlflow.entities import RunTag
 
-    known = living_run(client, run_id).data.tags.get(names.IDENTITY)
+    known = names.living_run(client, run_id).data.tags.get(names.IDENTITY)
     if known not in (None, tags[names.IDENTITY]):
         raise TrackingError(
             f"The MLflow run {run_id} holds the series of another ladder. Give a run of its "
@@ -139,7 +130,7 @@ def _tie(client: MlflowClient, run_id: str, tags: dict[str, str]) -> None:
 
 
 def _oldest(client: MlflowClient, place: str, tags: dict[str, str]) -> str:
-    return str(find(client, [place], _key(tags))[0].info.run_id)
+    return str(names.find(client, [place], _key(tags))[0].info.run_id)
 
 
 def _key(tags: dict[str, str]) -> dict[str, str]:

@@ -18,8 +18,14 @@ from urllib.parse import urlsplit
 
 from ladderholdout import thirdparty
 from ladderholdout.errors import InvalidArgument, LadderHoldoutError, TrackingError
-from ladderholdout.guard import Check, Facts, OpenLadder
-from ladderholdout.integrations.mlflow.uris import checked_uri, printable_uri, sqlite_file
+from ladderholdout.guard.health import Check
+from ladderholdout.guard.open_ladder import Facts, OpenLadder
+from ladderholdout.integrations.mlflow.uris import (
+    DATABASES,
+    checked_uri,
+    printable_uri,
+    sqlite_file,
+)
 from ladderholdout.ledger.place import shown
 
 if TYPE_CHECKING:
@@ -166,8 +172,7 @@ def _load_store_of(*uris: str) -> None:
     It uses what SQLAlchemy 2.1 has deprecated: where warnings are errors it would stay half
     loaded permanently. A thread must not touch the filters of warnings, which are everybody's.
     """
-    known = thirdparty.databases()
-    if not any(urlsplit(uri).scheme.partition("+")[0] in known for uri in uris):
+    if not any(urlsplit(uri).scheme.partition("+")[0] in DATABASES for uri in uris):
         return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

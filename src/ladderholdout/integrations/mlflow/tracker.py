@@ -10,12 +10,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 from ladderholdout.errors import LadderHoldoutError, TrackingWarning, warn
+from ladderholdout.guard import commands
 from ladderholdout.integrations.mlflow import service as names
 from ladderholdout.integrations.mlflow.runs import analyst_run, audit_run, claim, disclose, remedy
 from ladderholdout.integrations.mlflow.service import Places, hushed, reachable
 
 if TYPE_CHECKING:
-    from ladderholdout.guard import OpenLadder
+    from ladderholdout.guard.open_ladder import OpenLadder
     from ladderholdout.integrations.mlflow.copying import Copy
 
 _PERIOD, _AFTER_FAULT = 0.5, 5.0
@@ -232,7 +233,7 @@ class Tracking:
             self._copies[names.ANALYST].end(self._status)
 
     def _audit(self) -> None:
-        if self._wish.sealed and self._holdout.state().opened is None:
+        if self._wish.sealed and self._holdout.execute(commands.State()).opened is None:
             return
         self._at = self._places.audit
         if names.AUDIT not in self._copies:

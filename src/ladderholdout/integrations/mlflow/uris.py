@@ -8,7 +8,6 @@ import re
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from ladderholdout import thirdparty
 from ladderholdout.arguments import as_given
 from ladderholdout.errors import InvalidArgument
 
@@ -18,6 +17,8 @@ _FILES = ("", "file")
 _DATABASE = (".db", ".sqlite", ".sqlite3")
 _PORT = re.compile(r"[A-Za-z0-9.-]+:\d+(/.*)?")
 _SQLITE = "sqlite:///"
+DATABASES = ("postgresql", "mysql", "sqlite", "mssql")
+"""Schemes of the URIs that MLflow takes for databases."""
 
 
 def printable_uri(uri: str) -> str:
@@ -95,7 +96,7 @@ def checked_uri(argument: str, stated: object) -> str:
     if scheme in _FILES:
         _check_folder(argument, uri, came)
         return uri
-    if scheme.partition("+")[0] in thirdparty.databases():
+    if scheme.partition("+")[0] in DATABASES:
         if scheme.partition("+")[0] == "sqlite" and not uri.startswith(f"{scheme}:///"):
             file = uri.partition(":")[2].lstrip("/")
             raise InvalidArgument(
@@ -137,7 +138,7 @@ def _check_other(argument: str, uri: str, came: str) -> None:
         MlflowClient(tracking_uri=uri)
     except MlflowException:
         scheme, _, rest = uri.partition(":")
-        near = difflib.get_close_matches(scheme, (*_WEB, *thirdparty.databases(), "file"), 1)
+        near = difflib.get_close_matches(scheme, (*_WEB, *DATABASES, "file"), 1)
         better = f"{near[0]}:{rest}" if near else "sqlite:///mlflow.db"
         raise InvalidArgument(
             argument, _ALLOWED, came, _instead(argument, printable_uri(better))

@@ -5,12 +5,7 @@ from __future__ import annotations
 from ladderholdout.integrations.optuna.loops import AskTell, Objective, inner_score_steps
 from ladderholdout.integrations.optuna.studies import Studies
 from ladderholdout.integrations.optuna.trials import Candidate
-from ladderholdout.integrations.optuna.winners import (
-    ErrorEvaluator,
-    Gate,
-    best_trial,
-    finalists,
-)
+from ladderholdout.integrations.optuna.winners import ErrorEvaluator, Gate, best_trial, finalists
 
 __all__ = [
     "AskTell",

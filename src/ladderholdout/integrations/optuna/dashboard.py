@@ -11,7 +11,8 @@ from optuna.trial import FrozenTrial, TrialState
 from ladderholdout.arguments import whole
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.extras import needed
-from ladderholdout.guard import OpenLadder, ladder_of
+from ladderholdout.guard import commands
+from ladderholdout.guard.open_ladder import OpenLadder, ladder_of
 from ladderholdout.integrations.optuna.trials import INNER_SCORES, a_study, in_direction
 from ladderholdout.integrations.optuna.winners import submission_of
 
@@ -57,7 +58,7 @@ def note_of(holdout: Any, study: Study) -> str:
     ## Holdout holdout-c22819b1
     """
     ladder = ladder_of(holdout)
-    status, asked = ladder.status(), _asked(ladder, a_study(study))
+    status, asked = ladder.execute(commands.Status()), _asked(ladder, a_study(study))
     rows = [(what, value) for what, value in status.lines() if what != "ledger"]
     winner = next((number for number, at in asked.items() if at == status.incumbent), None)
     rows.insert(0, ("trials that queried it", str(len(asked))))
@@ -113,7 +114,8 @@ def plot_ladder(holdout: Any, study: Study) -> go.Figure:
         import plotly.graph_objects as go
     ladder = ladder_of(holdout)
     asked = _asked(ladder, study)
-    history = {one.number: one for one in ladder.history(0, None)}
+    page = ladder.execute(commands.History(limit=commands.ALL))
+    history = {one.number: one for one in page.submissions}
     done = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     inner = [(one.number, _inner_score(study, one)) for one in done]
     figure = go.Figure()
@@ -134,7 +136,7 @@ def plot_ladder(holdout: Any, study: Study) -> go.Figure:
         text=[f"submission {at}" for _, at in ordered],
         name="released score after it (star: improved)",
     )
-    certificate = ladder.status().certificate
+    certificate = ladder.execute(commands.Status()).certificate
     if certificate.low is not None and certificate.high is not None:
         figure.add_hrect(
             y0=certificate.low, y1=certificate.high, opacity=0.15, line_width=0, fillcolor="green"
@@ -230,7 +232,8 @@ class Dashboard:
 
 def _asked(ladder: OpenLadder, study: Study) -> dict[int, int]:
     """Return the submission of each trial that queried the holdout."""
-    known = {one.number for one in ladder.history(0, None)}
+    page = ladder.execute(commands.History(limit=commands.ALL))
+    known = {one.number for one in page.submissions}
     trials = study.get_trials(deepcopy=False)
     found = {trial.number: submission_of(study, trial, ladder) for trial in trials}
     return {number: at for number, at in found.items() if at in known}

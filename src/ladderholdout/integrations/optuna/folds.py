@@ -14,7 +14,7 @@ from sklearn.model_selection import check_cv, cross_validate
 from ladderholdout.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from ladderholdout.guard import OpenLadder
+    from ladderholdout.guard.open_ladder import OpenLadder
     from ladderholdout.metrics import Metric
 
 

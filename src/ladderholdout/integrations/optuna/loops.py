@@ -16,43 +16,17 @@ from sklearn.base import clone
 from ladderholdout.arguments import as_given, function, whole
 from ladderholdout.errors import InvalidArgument, LadderHoldoutWarning, warn
 from ladderholdout.feedback import feedback_of
-from ladderholdout.guard import (
-    HasLadder,
-    OpenLadder,
-    Release,
-    count_rows,
-    is_of_groups,
-    ladder_of,
-    look_for_groups,
-)
-from ladderholdout.identity import copy_of
+from ladderholdout.guard import commands
+from ladderholdout.guard.open_ladder import HasLadder, OpenLadder, ladder_of
+from ladderholdout.guard.recognition import is_of_groups, look_for_groups
+from ladderholdout.guard.settings import count_rows
+from ladderholdout.guard.views import Release
+from ladderholdout.identity.copies import copy_of
+from ladderholdout.integrations.optuna import trials
 from ladderholdout.integrations.optuna.again import built_again, is_of
 from ladderholdout.integrations.optuna.folds import scores_of_folds
-from ladderholdout.integrations.optuna.trials import (
-    INNER_SCORES,
-    Call,
-    Candidate,
-    Spot,
-    a_study,
-    among_others,
-    call_of,
-    candidate_of,
-    check_feedback,
-    check_objectives,
-    in_direction,
-    inner_scores_of,
-    key_of,
-    policy_of,
-    receives_inner_score,
-    stopping,
-    submit,
-    values_of,
-)
 from ladderholdout.integrations.ranges import Folds, predicted_on_folds, proposed_range
-from ladderholdout.integrations.sklearn import (
-    asks,
-    checked_folds,
-)
+from ladderholdout.integrations.sklearn import asks, checked_folds
 from ladderholdout.integrations.training_rows import look_for_overlap, need_rows
 from ladderholdout.metrics.responses import predicts
 from ladderholdout.thirdparty import caller, frozen, is_same_study
@@ -131,7 +105,7 @@ class Objective:
         guarded: int = 0,
     ) -> None:
         ladder = ladder_of(holdout, several=True)
-        self._feedback = policy_of(ladder, feedback)
+        self._feedback = trials.policy_of(ladder, feedback)
         self._build = function("build", build, "a function of a trial")
         if inner is not None and train is None:
             raise InvalidArgument(
@@ -152,7 +126,7 @@ class Objective:
             look_for_groups(ladder, inner, {"groups": train[2]})
         self._holdout, self._inner, self._train = ladder, inner, train
         self._guarded = whole("guarded", guarded, least=0)
-        self._call: Call | None = None
+        self._call: trials.Call | None = None
         self._study: Study | None = None
 
     def __call__(self, trial: Trial) -> float | tuple[float, ...]:
@@ -162,20 +136,20 @@ class Objective:
         (`batches`), and no release is noted on them.
         """
         self._running(trial)
-        call = self._call = call_of(caller(), self, trial, self._call)
-        key = key_of(self._holdout, trial)
-        with stopping(trial):  # a build whose training asks the guard may find it gone
+        call = self._call = trials.call_of(caller(), self, trial, self._call)
+        key = trials.key_of(self._holdout, trial)
+        with trials.stopping(trial):  # a build whose training asks the guard may find it gone
             candidate = self.candidate(trial)
-        check_feedback(self._holdout, trial.study, candidate, self._feedback, self._guarded)
-        inner_alone = receives_inner_score(self._feedback, candidate)
+        trials.check_feedback(self._holdout, trial.study, candidate, self._feedback, self._guarded)
+        inner_alone = trials.receives_inner_score(self._feedback, candidate)
         quiet = inner_alone and not asks(candidate.model)
         if call is not None:
             spot = call.spot_of(trial, quiet=quiet)
         else:
-            spot = Spot(apart=_BY_HAND if inner_alone else None)
-        release = submit(self._holdout, trial, candidate, key, spot, silent=inner_alone)
+            spot = trials.Spot(apart=_BY_HAND if inner_alone else None)
+        release = trials.submit(self._holdout, trial, candidate, key, spot, silent=inner_alone)
         _look_at_pruner(self._holdout, trial, release)
-        values = values_of(
+        values = trials.values_of(
             self._holdout, trial.study, candidate, release, self._feedback, self._guarded
         )
         if call is not None:
@@ -223,13 +197,13 @@ class Objective:
         0
         """
         self._running(trial)
-        with stopping(trial):
+        with trials.stopping(trial):
             candidate = self._built(trial)
-        check_objectives(self._holdout, trial.study, candidate, self._guarded)
+        trials.check_objectives(self._holdout, trial.study, candidate, self._guarded)
         self._check_predictions(candidate)
         if self._inner is not None:
             candidate = replace(candidate, inner_score=self._score(candidate, trial))
-        inner_scores = inner_scores_of(self._holdout, candidate)
+        inner_scores = trials.inner_scores_of(self._holdout, candidate)
         if None in inner_scores.values():
             raise InvalidArgument(
                 "build",
@@ -240,9 +214,9 @@ class Objective:
                 "train=(X_train, y_train)), with an estimator that is not fitted yet.",
             )
         values = [feedback_of("inner", 0.0, False, 1.0, one) for one in inner_scores.values()]
-        return among_others(trial.study, values, candidate, self._guarded)
+        return trials.among_others(trial.study, values, candidate, self._guarded)
 
-    def candidate(self, trial: Trial | FrozenTrial, *, score: bool = True) -> Candidate:
+    def candidate(self, trial: Trial | FrozenTrial, *, score: bool = True) -> trials.Candidate:
         """Build the model of a trial: fitted, and with its inner score.
 
         For a finished trial `build` receives one that can report, note and be asked for its
@@ -302,34 +276,38 @@ class Objective:
             )
         self._study = trial.study
 
-    def _built(self, trial: Trial | FrozenTrial) -> Candidate:
+    def _built(self, trial: Trial | FrozenTrial) -> trials.Candidate:
         if not isinstance(trial, FrozenTrial):
             return self._taken(self._build(trial))
         known = self._study if self._study is not None and is_of(self._study, trial) else None
         return self._taken(built_again(self._build, known, trial))
 
-    def _taken(self, built: Any) -> Candidate:
-        return candidate_of(built, fits=self._train is not None, clones=self._inner is not None)
+    def _taken(self, built: Any) -> trials.Candidate:
+        return trials.candidate_of(
+            built, fits=self._train is not None, clones=self._inner is not None
+        )
 
-    def _check_predictions(self, candidate: Candidate) -> None:
+    def _check_predictions(self, candidate: trials.Candidate) -> None:
         """Refuse predictions that the holdout would not take, before the study is searched."""
         ladder = self._holdout
         if self._train is None and not ladder.by_metric and not predicts(candidate.model):
             facts = ladder.facts
             ladder.metric.canonical(candidate.model, facts.n, facts.classes)
 
-    def _score(self, candidate: Candidate, trial: Trial | FrozenTrial) -> float | dict[str, float]:
+    def _score(
+        self, candidate: trials.Candidate, trial: Trial | FrozenTrial
+    ) -> float | dict[str, float]:
         """Return the mean score of the inner folds, and note each of them on a running trial."""
         assert self._train is not None
         scores = scores_of_folds(self._holdout, candidate.model, *self._train, inner=self._inner)
         several = bool(self._holdout.by_metric)
         if isinstance(trial, Trial):
-            trial.set_user_attr(INNER_SCORES, scores if several else scores["score"])
+            trial.set_user_attr(trials.INNER_SCORES, scores if several else scores["score"])
         means = {name: fmean(own) for name, own in scores.items()}
         return means if several else means["score"]
 
 
-def candidate_again(objective: Objective, study: Study, trial: FrozenTrial) -> Candidate:
+def candidate_again(objective: Objective, study: Study, trial: FrozenTrial) -> trials.Candidate:
     """Build the model of a finished trial of a study; the inner folds are not run."""
     objective._study = study
     return objective.candidate(trial, score=False)
@@ -388,8 +366,8 @@ class AskTell:
         self, holdout: HasLadder, study: Study, *, feedback: str = "auto", guarded: int = 0
     ) -> None:
         self._holdout = ladder_of(holdout, several=True)
-        self._feedback = policy_of(self._holdout, feedback)
-        self._study, self._guarded = a_study(study), whole("guarded", guarded, least=0)
+        self._feedback = trials.policy_of(self._holdout, feedback)
+        self._study, self._guarded = trials.a_study(study), whole("guarded", guarded, least=0)
 
     def ask(self, fixed_distributions: Mapping[str, Any] | None = None) -> Trial:
         """Return the study's next trial."""
@@ -422,20 +400,22 @@ class AskTell:
         """
         if not isinstance(trial, Trial) or not is_same_study(trial.study, self._study):
             raise InvalidArgument("trial", "a trial that this study was asked for", "another")
-        candidate = _told(Candidate(model, inner_score, others))  # type: ignore[arg-type]
-        check_feedback(self._holdout, self._study, candidate, self._feedback, self._guarded)
-        release = submit(self._holdout, trial, candidate, key_of(self._holdout, trial))
-        values = values_of(
+        candidate = _told(trials.Candidate(model, inner_score, others))  # type: ignore[arg-type]
+        trials.check_feedback(self._holdout, self._study, candidate, self._feedback, self._guarded)
+        release = trials.submit(
+            self._holdout, trial, candidate, trials.key_of(self._holdout, trial)
+        )
+        values = trials.values_of(
             self._holdout, self._study, candidate, release, self._feedback, self._guarded
         )
         self._study.tell(trial, values)
         return release
 
 
-def _told(candidate: Candidate) -> Candidate:
+def _told(candidate: trials.Candidate) -> trials.Candidate:
     """Check what `AskTell.tell` received, which no build returned."""
     try:
-        return candidate_of(candidate)
+        return trials.candidate_of(candidate)
     except InvalidArgument as error:
         argument, _, came, _ = error.args
         if argument != "build":
@@ -484,7 +464,7 @@ def inner_score_steps(trial: Trial, inner_scores: Iterable[float]) -> Iterator[t
         yield from enumerate(inner_scores)
         return
     for step, inner_score in enumerate(inner_scores):
-        trial.report(in_direction(trial.study, inner_score), step)
+        trial.report(trials.in_direction(trial.study, inner_score), step)
         if trial.should_prune():
             raise optuna.TrialPruned(f"Pruned at step {step} by its training-side score.")
         yield step, inner_score
@@ -515,5 +495,6 @@ def _look_at_pruner(holdout: OpenLadder, trial: Trial, release: Release) -> None
 
 
 def _released(holdout: OpenLadder) -> set[float]:
-    entries = holdout.history(0, None, shown=False)
+    asked = commands.History(limit=commands.ALL)
+    entries = holdout.execute(asked, shown=False).submissions
     return {abs(entry.score) for entry in entries if entry.score is not None}

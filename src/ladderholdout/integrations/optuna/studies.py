@@ -8,16 +8,10 @@ from typing import Any
 from optuna.study import Study
 from optuna.trial import FrozenTrial
 
-from ladderholdout.guard import Finalist, HasLadder
+from ladderholdout.guard.batches import Finalist
+from ladderholdout.guard.open_ladder import HasLadder
+from ladderholdout.integrations.optuna import winners
 from ladderholdout.integrations.optuna.loops import AskTell, Objective
-from ladderholdout.integrations.optuna.winners import (
-    ErrorEvaluator,
-    Gate,
-    best_model,
-    best_trial,
-    finalists,
-    refit_all,
-)
 
 
 class Studies:
@@ -114,7 +108,9 @@ class Studies:
         """
         return AskTell(self._holdout, study, feedback=feedback, guarded=guarded)
 
-    def gate(self, build: Callable[[Any], Any], *, patience: int = 3, stop: bool = False) -> Gate:
+    def gate(
+        self, build: Callable[[Any], Any], *, patience: int = 3, stop: bool = False
+    ) -> winners.Gate:
         """Return a study callback that asks the holdout only when the study's best improves.
 
         Parameters
@@ -141,7 +137,7 @@ class Studies:
         >>> 0 < holdout.status().submissions <= 4
         True
         """
-        return Gate(self._holdout, build, patience=patience, stop=stop)
+        return winners.Gate(self._holdout, build, patience=patience, stop=stop)
 
     def finalists(
         self, study: Study, build: Callable[[Any], Any], *, k: int | str = "auto"
@@ -188,9 +184,9 @@ class Studies:
         >>> len(final), holdout.status().submissions
         (2, 2)
         """
-        return finalists(self._holdout, study, build, k)
+        return winners.finalists(self._holdout, study, build, k)
 
-    def error_evaluator(self) -> ErrorEvaluator:
+    def error_evaluator(self) -> winners.ErrorEvaluator:
         """Return an error evaluator for Optuna's terminators.
 
         Returns
@@ -208,7 +204,7 @@ class Studies:
         >>> evaluator.evaluate(study.trials, study.direction) > 0
         True
         """
-        return ErrorEvaluator(self._holdout)
+        return winners.ErrorEvaluator(self._holdout)
 
     def best_trial(self, study: Study) -> FrozenTrial:
         """Return the study's trial that is the incumbent, by the ledger.
@@ -235,7 +231,7 @@ class Studies:
         >>> holdout.optuna.best_trial(study).number in range(3)
         True
         """
-        return best_trial(self._holdout, study)
+        return winners.best_trial(self._holdout, study)
 
     def best_params(self, study: Study) -> dict[str, Any]:
         """Return the parameters of `best_trial`.
@@ -270,7 +266,7 @@ class Studies:
         >>> holdout.optuna.best_model(study, objective).predict(X).shape == y.shape
         True
         """
-        return best_model(self._holdout, study, build)
+        return winners.best_model(self._holdout, study, build)
 
     def refit_all(
         self, study: Study, objective: Objective, *, fit_params: Mapping[str, Any] | None = None
@@ -299,4 +295,4 @@ class Studies:
         >>> holdout.status().retired is None
         False
         """
-        return refit_all(self._holdout, study, objective, fit_params)
+        return winners.refit_all(self._holdout, study, objective, fit_params)

@@ -28,18 +28,11 @@ from ladderholdout.errors import (
     warn,
 )
 from ladderholdout.feedback import POLICIES, check_policy, feedback_of, feedback_of_improvement
-from ladderholdout.guard import (
-    APART,
-    OpenLadder,
-    Origin,
-    Release,
-    describe_estimator,
-    describe_parameters,
-    latest,
-    margin_of,
-    new_batch,
-    without_frames,
-)
+from ladderholdout.guard.containment import without_frames
+from ladderholdout.guard.context import APART, describe_estimator, describe_parameters
+from ladderholdout.guard.open_ladder import OpenLadder, Origin, margin_of
+from ladderholdout.guard.seen import latest, new_batch
+from ladderholdout.guard.views import Release
 from ladderholdout.metrics.responses import is_model, predicts
 from ladderholdout.thirdparty import Frame, frozen, loop_of
 

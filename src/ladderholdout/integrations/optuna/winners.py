@@ -14,21 +14,13 @@ from optuna.trial import FrozenTrial, TrialState
 
 from ladderholdout.arguments import as_given, function, whole, whole_or_auto
 from ladderholdout.errors import InvalidArgument, LadderHoldoutWarning, NotIncumbentWarning, warn
-from ladderholdout.guard import (
-    Finalist,
-    HasLadder,
-    OpenLadder,
-    Release,
-    Submission,
-    held_by,
-    incumbent_named,
-    ladder_of,
-    new_batch,
-    overtaken,
-    parted,
-    ranked,
-    smallest_step,
-)
+from ladderholdout.guard import commands
+from ladderholdout.guard.batches import Finalist, held_by, ranked
+from ladderholdout.guard.open_ladder import HasLadder, OpenLadder, ladder_of
+from ladderholdout.guard.record_views import smallest_step
+from ladderholdout.guard.seen import new_batch, note_shown
+from ladderholdout.guard.settings import parted
+from ladderholdout.guard.views import Release, Submission, incumbent_named, overtaken
 from ladderholdout.integrations.all_rows import fitted_on_all, given_to
 from ladderholdout.integrations.optuna.again import built_again
 from ladderholdout.integrations.optuna.loops import Objective, candidate_again, propose_range
@@ -78,7 +70,8 @@ class ErrorEvaluator:
             In the units of the score; 0.0 while there is no incumbent, and where neither the
             released score nor the range of the losses is known.
         """
-        facts, state = self._holdout.facts, self._holdout.state(shown=True)
+        note_shown()
+        facts, state = self._holdout.facts, self._holdout.execute(commands.State())
         if state.incumbent is None:
             return 0.0
         rules, metric = facts.rules, self._holdout.metric
@@ -249,8 +242,8 @@ def best_trial(holdout: HasLadder, study: Study) -> FrozenTrial:
     ladder = ladder_of(holdout, several=True)
 
     # The state first: whoever submits meanwhile only adds to the history.
-    incumbent = ladder.state().incumbent
-    known = {entry.number: entry for entry in ladder.history(0, None)}
+    page = ladder.execute(commands.History(limit=commands.ALL))
+    incumbent, known = page.incumbent, {entry.number: entry for entry in page.submissions}
     if incumbent is not None:
         _look_for_lost(study, known[incumbent])
     found = []

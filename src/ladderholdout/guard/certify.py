@@ -1,0 +1,532 @@
+"""The certificate of a ladder: what was counted is brought to the bounds, with its bill."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ladderholdout.arguments import inside
+from ladderholdout.certificates import metric_limits, score_intervals
+from ladderholdout.certificates import transcript as transcripts
+from ladderholdout.certificates.advice import narrowed_by
+from ladderholdout.certificates.codes import event_length
+from ladderholdout.errors import InvalidArgument, VaultError
+from ladderholdout.guard import counting, rows, submit
+from ladderholdout.guard.certificate import INDEPENDENT, ScoreCertificate, uncertified
+from ladderholdout.guard.views import score_of
+from ladderholdout.ledger.counts import LadderQueries
+from ladderholdout.ledger.events import Shown
+from ladderholdout.ledger.fold import LadderRecord
+from ladderholdout.ledger.transaction import Transaction
+from ladderholdout.mechanisms import Evidence, Mechanism, SimplifiedLadder
+from ladderholdout.metrics import Metric
+from ladderholdout.metrics.scores import zero_one
+
+# Steps of the rules that are tried on what was released.
+_STEPS = (0.01, 0.03)
+_LEAST = 0.05
+# How items of other ladders begin.
+_OF_OTHERS = "what others were shown: "
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A confidence, and in nats what it costs that it was not the registered one."""
+
+    confidence: float
+    price: float = 0.0
+
+
+def registered(tx: Transaction, ladder: LadderRecord) -> Level:
+    """Return the level that the holdout of a ladder was registered with."""
+    return Level(tx.holdout(ladder.holdout_id).confidence)
+
+
+def level_of(ladder: submit.LedgerLadder, confidence: float | None) -> Level:
+    """Return the level of a confidence; one that is new is on record before anything is shown.
+
+    Parameters
+    ----------
+    ladder : submit.LedgerLadder
+    confidence : float or None
+        None for the registered one.
+
+    Returns
+    -------
+    Level
+
+    Raises
+    ------
+    InvalidArgument
+        The confidence is refused.
+    LedgerError
+        The ledger cannot be written.
+    """
+    stated = None if confidence is None else inside("confidence", confidence)
+    fixed, known = ladder.read(
+        lambda tx, record: (registered(tx, record), tx.fold(record.holdout_id).confidences)
+    )
+    if stated is None or stated == fixed.confidence:
+        return fixed
+    if stated not in known:
+        known = ladder.write(partial(_note, stated=stated))
+    return Level(stated, transcripts.later_price(known.index(stated) + 1, stated))
+
+
+def _note(tx: Transaction, ladder: LadderRecord, stated: float) -> tuple[float, ...]:
+    if stated not in tx.hold(ladder.holdout_id).confidences:
+        tx.note(ladder.holdout_id, "confidence", confidence=stated)
+    return tx.fold(ladder.holdout_id).confidences
+
+
+def guard_if_here(ladder: submit.LedgerLadder) -> submit.Guard | None:
+    """Return what holds the rows of a ladder; None if this process cannot have them.
+
+    Nor are they of use if the function of a metric of the user's own was not stated again.
+    """
+    try:
+        return ladder.guard()
+    except (VaultError, InvalidArgument):
+        return None
+
+
+def certificate_of(
+    tx: Transaction,
+    ladder: LadderRecord,
+    metric: Metric,
+    guard: submit.Guard | None,
+    level: Level | None = None,
+    bars: counting.Bars | None = None,
+) -> ScoreCertificate:
+    """Certify the released score of a ladder, as far as it is on record or follows from it.
+
+    Parameters
+    ----------
+    tx : Transaction
+    ladder : LadderRecord
+    metric : Metric
+    guard : submit.Guard or None
+        What holds the rows, whose weights count; None where they are missing.
+    level : Level, optional
+        A confidence, and what it costs; by default the registered one.
+    bars : mapping, optional
+        What `bars_on` read already, where several ladders of a holdout are certified.
+
+    Returns
+    -------
+    ScoreCertificate
+        Where there is none, it contains the reason.
+    """
+    selection = selection_of(tx, ladder, metric, guard, level, bars)
+    if isinstance(selection, ScoreCertificate):
+        return selection
+    return selection.certificate(selection.recorded(tx))
+
+
+def certificates_alike(
+    tx: Transaction,
+    ladders: Sequence[LadderRecord],
+    latest: LadderRecord,
+    metric: Metric,
+    guard: submit.Guard,
+    level: Level,
+    bars: counting.Bars,
+) -> list[ScoreCertificate] | None:
+    """Certify the incumbents of many ladders of a holdout at the price of the latest of them.
+
+    What had been released when the latest one was chosen goes on from what had been released
+    when any other was, and the code of what goes on is not shorter: so none of them is narrower
+    than its own, and one transcript is counted in place of one for each
+    (docs/background/leaderboards.md, many accounts).
+
+    Returns
+    -------
+    list of ScoreCertificate or None
+        None where that does not hold: where requests are counted, or places of batches whose
+        size was not announced.
+    """
+    selection = selection_of(tx, latest, metric, guard, level, bars)
+    if isinstance(selection, ScoreCertificate):
+        return None
+    transcript = selection.transcript
+    if transcript.on_request or transcript.size is None:
+        return None
+    # Any of them may have been a member of the largest batch.
+    sizes = tx.fold(latest.holdout_id).sizes.values()
+    transcript = replace(transcript, place=1, size=max(transcript.size, *sizes, 1))
+    alone = transcripts.Transcript.alone()
+    alike = replace(alone, shown=transcript.log_count() - alone.log_count())
+    selection = replace(selection, transcript=alike)
+    known: dict[float, ScoreCertificate] = {}
+    certificates = []
+    for ladder in ladders:
+        risk = float(ladder.state["standing"])
+        if risk not in known:
+            own = replace(selection, ladder=ladder, score=metric.to_score(risk))
+            known[risk] = own.certificate(None)
+        certificates.append(replace(known[risk], submission=ladder.incumbent))
+    return certificates
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """How an incumbent was selected, and what its certificate is made of beside its predictions.
+
+    Attributes
+    ----------
+    ladder : LadderRecord
+    metric : Metric
+    weights : ndarray, shape (n,), or None
+        Of the rows that the ladder measures.
+    level : Level
+    score : float
+        The released score.
+    transcript : Transcript
+    moment : counting.Moment
+        What had been shown when it was chosen.
+    requested : counting.Moment or None
+        What had been shown when its score was requested, where that is counted.
+    amended : rows.Amended
+    way : str
+        What a reason adds about the reserve, if there is one.
+    doubts : tuple of str
+        As `doubts_about` returns them.
+    estimand : {"rows", "groups"} or None
+        Which mean it is of, where whole groups of rows were drawn.
+    """
+
+    ladder: LadderRecord
+    metric: Metric
+    weights: NDArray[np.float64] | None
+    level: Level
+    score: float
+    transcript: transcripts.Transcript
+    moment: counting.Moment
+    requested: counting.Moment | None
+    amended: rows.Amended
+    way: str
+    doubts: tuple[str, ...]
+    estimand: str | None
+
+    @property
+    def own(self) -> counting.CountedLadder:
+        """The ladder itself, as it is counted."""
+        return self.moment.ladders[self.ladder.id]
+
+    def recorded(self, tx: Transaction) -> Shown | None:
+        """Return the certificate of this incumbent at this confidence that was shown, if any."""
+        asked = self.ladder.id, self.ladder.incumbent, self.level.confidence
+        intervals = tx.fold(self.ladder.holdout_id).shown_of("interval")
+        same = (it for it in intervals if (it.ladder, it.submission, it.confidence) == asked)
+        return next(same, None)
+
+    def certificate(self, recorded: Shown | None) -> ScoreCertificate:
+        """Return the certificate on record, else that by the score alone, or why there is none."""
+        if recorded is not None:
+            return self._shown(recorded)
+        is_exact = self.metric.is_mean and self.metric.released_range is not None
+        if is_exact and self.estimand is None:
+            return self._by_score()
+        reason = self._why_not_by_rows() or (
+            "it depends on more than the released score: certificate() works it out, puts it on "
+            "record and shows it, and certificates of later incumbents pay for that"
+        )
+        return uncertified(reason, self.level.confidence, self.ladder.incumbent, self.score)
+
+    def _certified(
+        self, ends: tuple[float, float], bound: str, log_count: float, **more: Any
+    ) -> ScoreCertificate:
+        return ScoreCertificate(
+            *(self.score, *ends, self.level.confidence, self.ladder.incumbent, bound, log_count),
+            price=self.level.price,
+            doubts=self.doubts,
+            mean_over=self.estimand,
+            **more,
+        )
+
+    def _shown(self, record: Shown) -> ScoreCertificate:
+        """Return a certificate as it was shown before."""
+        log_level = math.log1p(-self.level.confidence) - record.log_count - math.log(2.0)
+        n, ends, estimand = self.own.n, ends_of(record), self.estimand
+        clipped = record.more["clipped"] and tuple(record.more["clipped"])
+        batch = record.more["place"] > 1
+        return self._certified(
+            *(ends, record.bound, record.log_count),
+            assumptions=score_intervals.assumptions_of(self.metric, batch=batch, estimand=estimand),
+            clipping=score_intervals.clipping_of(self.metric, clipped, n),
+            clipped=clipped,
+            advice=narrowed_by(self.metric, self.score, ends, n, log_level),
+        )
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether the certificate is worked out from the rows, and not the score alone."""
+        # The released score does not show how the errors lie in the groups.
+        depends = not self.metric.counts or self.estimand is not None
+        return depends and self._why_not_by_rows() is None
+
+    def _why_not_by_rows(self) -> str | None:
+        metric = self.metric
+        bound = metric_limits.bound_of(metric, grouped=self.estimand is not None)
+        if isinstance(bound, str):
+            if "custom" in self.ladder.settings.metric_settings:
+                bound += ", or its function was not stated again (scoring=)"
+            return bound + self.way
+        if bound.needs_ranges and metric.target_range is None:
+            return metric_limits.NO_RANGES + self.way
+        if self.weights is not None:
+            return f"no bound of {metric.name} is known for rows with weights{self.way}"
+        if self.amended.count:
+            return (
+                "labels were amended before the incumbent was submitted, which the bound of "
+                f"{metric.name} cannot allow for{self.way}"
+            )
+        return None
+
+    def _by_score(self) -> ScoreCertificate:
+        """Certify a bounded mean by the released score alone."""
+        own, released = self.own, self.ladder.state["standing"]
+        assert own.rule is not None and own.least is not None
+        metric, unit = self.metric, self.ladder.settings.unit or 1.0
+        shares = dict.fromkeys(self.amended.around((released - own.least) / unit))
+        rounding = own.rounding(released)
+        by_share = [self.at(share, self.transcript, own.rule, rounding) for share in shares]
+        least, most = by_share[0], by_share[-1]
+        ends = own.least + unit * most.high, own.least + unit * least.low
+        return self._certified(
+            *((metric.to_score(ends[0]), metric.to_score(ends[1])), least.bound, least.log_count),
+            assumptions=(*least.assumptions, *self.amended.assumptions()),
+        )
+
+    def at(
+        self, risk: float, transcript: transcripts.Transcript, rule: Mechanism, rounding: float
+    ) -> transcripts.Certificate:
+        """Certify a released risk, of a loss in [0, 1], after what a transcript has."""
+        return transcripts.certify(
+            *(risk, self.own.n, transcript),
+            confidence=self.level.confidence,
+            rounding=rounding,
+            noise=rule.allowance if rule.noisy else None,
+            binary=self.metric.counts,
+            weights=self.weights,
+            price=self.level.price,
+        )
+
+
+def ends_of(shown: Shown) -> tuple[float, float]:
+    """Return the ends of an interval that was shown; an infinite one is on record as None."""
+    return (
+        -math.inf if shown.low is None else shown.low,
+        math.inf if shown.high is None else shown.high,
+    )
+
+
+def selection_of(
+    tx: Transaction,
+    ladder: LadderRecord,
+    metric: Metric,
+    guard: submit.Guard | None,
+    level: Level | None = None,
+    bars: counting.Bars | None = None,
+) -> Selection | ScoreCertificate:
+    """Return what is known about the incumbent of a ladder, or why it cannot be certified."""
+    level = registered(tx, ladder) if level is None else level
+    if guard is None:
+        reason = (
+            "the holdout's rows, whose weights count, or the function of a metric of your own, "
+            "are missing; open it with them, LadderHoldout(X, y, scoring=...)"
+        )
+        return uncertified(reason, level.confidence)
+    weights = guard.part.weights
+    chosen, holdout = tx.chosen(ladder), tx.holdout(ladder.holdout_id)
+    if chosen is None:
+        return uncertified("the ladder has no incumbent yet", level.confidence)
+    own, score = chosen.own, score_of(ladder.released, metric)
+    way = "; reserve_certificate() queries the reserve" if holdout.n_reserve else ""
+    counted = partial(counting.moment, tx, holdout.id, bars=bars, weighted=weights is not None)
+    then = counted(own.position, chosen=chosen, way=way)
+    missing = then.missing
+    if score is None and missing is None:
+        missing = "it would show the released score; reveal does, when the search is over"
+    if missing is not None:
+        return uncertified(missing, level.confidence, ladder.incumbent, score)
+    assert score is not None
+    event = 1 + chosen.runs - (own.batch is None)  # but itself
+    for queries in chosen.ladders:
+        single = sum(one.batch is None for one in queries.improved)
+        event += queries.count if then.ladders[queries.ladder_id].discloses else single
+    on_request, asked = not tx.ladders(holdout.id)[0].settings.shows_scores, None
+    revealed = ladder.revealed.get(own.number)
+    if on_request and revealed is not None:
+        # Where what came before is not counted, the request is not either.
+        asked = counted(revealed)
+        asked = asked if asked.missing is None else None
+    request = None
+    if asked is not None and revealed is not None:
+        number = len(tx.fold(holdout.id).revealed(revealed)) + 1
+        request = transcripts.Request(number, asked.transcripts(), asked.shown, asked.orders())
+    size = 1 if own.batch is None else own.size
+    transcript = transcripts.Transcript(
+        before=chosen.before,
+        place=min(chosen.place, size or chosen.place),  # repeats have a place as well
+        ladders=then.transcripts(own if own.batch is None else None),
+        shown=then.shown,
+        size=size,
+        event=event,
+        orders=then.orders(lambda one: one.batch != own.batch),
+        on_request=on_request,
+        request=request,
+    )
+    amended = rows.amended_before(tx, holdout.id, own.position, weights)
+    return Selection(
+        *(ladder, metric, weights, level, score, transcript, then, asked, amended, way),
+        *(doubts_about(tx, holdout.id), holdout.estimand),
+    )
+
+
+def doubts_about(tx: Transaction, holdout_id: int) -> tuple[str, ...]:
+    """Return which assumptions of a certificate are in doubt by what is on record."""
+    signs = tx.fold(holdout_id).grouped() if tx.holdout(holdout_id).estimand is None else {}
+    states = None not in signs.values()
+    return (INDEPENDENT + " (which an account states)" * states,) if signs else ()
+
+
+# -- what the price is made of, and what other rules would have cost --------------------------
+# All of it follows from what was released: it shows nothing new.
+
+
+def itemised(certificate: ScoreCertificate, selection: Selection) -> ScoreCertificate:
+    """Return a certificate with its bill, and other rules beside it."""
+    if certificate.missing is not None or certificate.log_count is None:
+        return certificate
+    bill = tuple((what, nats) for what, nats in _items(selection) if nats >= _LEAST)
+    left = certificate.log_count - sum(nats for _, nats in bill)
+    if left >= _LEAST:
+        bill = (*bill, ("what is below .05 each", left))
+    transcript, without_scores = selection.transcript, None
+    discloses = any(ladder.improved is None for ladder in transcript.ladders)
+    if not discloses and any(ladder.values for ladder in transcript.ladders):
+        least = min(_unseen(transcript).log_count(), transcript.log_count())
+        without_scores = least + selection.level.price
+    instead = tuple(_instead(selection))
+    return replace(certificate, bill=bill, instead=instead, without_scores=without_scores)
+
+
+def _unseen(transcript: transcripts.Transcript) -> transcripts.Transcript:
+    """Return the transcript with improvements alone, and one request right after the incumbent."""
+    ladders = tuple(replace(ladder, values=(), choices=None) for ladder in transcript.ladders)
+    request = None
+    if transcript.size == 1:
+        request = transcripts.Request(1, ladders, transcript.shown, transcript.orders)
+    return replace(transcript, ladders=ladders, on_request=True, request=request)
+
+
+def without_others(certificate: ScoreCertificate) -> ScoreCertificate:
+    """Return a certificate whose bill names no other account, and not what each of them was shown.
+
+    Examples
+    --------
+    >>> bill = (("a", 1.0), ("what others were shown: b", 2.0))
+    >>> found = ScoreCertificate(0.9, 0.8, 0.95, 0.95, 1, bill=bill)
+    >>> without_others(found).bill
+    (('a', 1.0), ('what others were shown', 2.0))
+    """
+    own = tuple(item for item in certificate.bill if not item[0].startswith(_OF_OTHERS))
+    rest = sum(nats for what, nats in certificate.bill if what.startswith(_OF_OTHERS))
+    return replace(certificate, bill=(*own, ("what others were shown", rest)) if rest else own)
+
+
+def _items(selection: Selection) -> Iterator[tuple[str, float]]:
+    transcript = selection.transcript
+    counted: transcripts.Transcript | transcripts.Request = transcript
+    then, request = selection.moment, transcript.by_request
+    if transcript.on_request:
+        yield "numbering requests beside events", math.log(2.0)
+    if request is not None and selection.requested is not None:
+        yield f"being request {request.number} of this holdout", event_length(request.number)
+        counted, then = request, selection.requested
+    else:
+        event, place = transcript.lengths()
+        yield f"being event {transcript.event} of this holdout, an improvement or a batch", event
+        if transcript.size is None:
+            yield f"place {transcript.place} of a batch without an announced length", place
+        else:
+            yield f"a place among {transcript.size} of a batch", place
+    for queries, ladder in zip(then.queries, counted.ladders, strict=True):
+        known = then.ladders[queries.ladder_id]
+        start, who = "", "this ladder"
+        if queries.ladder_id != selection.ladder.id:
+            start = _OF_OTHERS
+            who = f"ladder {known.settings.account}/{known.settings.name}{known.of}"
+        flags, values = ladder.lengths()
+        yield f"{start}which of {ladder.queries} queries improved {who}", flags
+        rule = known.settings.mechanism
+        yield f"{start}the {len(ladder.values)} scores that {who} showed, by {rule}", values
+    yield "which members were the best of announced batches before", counted.orders
+    yield "estimates and intervals that were shown, and holdouts that share rows", counted.shown
+    yield "a confidence that was not the registered one", selection.level.price
+
+
+def _instead(selection: Selection) -> Iterator[tuple[str, float, float]]:
+    """Certify what was released as if by other rules, where that is all that is needed.
+
+    Where each release came from a query without a batch, and nothing else was released: what did
+    not improve would hardly have improved a coarser ladder.
+    """
+    own, transcript = selection.own, selection.transcript
+    chosen, rule = selection.ladder.chosen, own.rule
+    alone = chosen is not None and chosen.batch is None and len(transcript.ladders) == 1
+    if not alone or selection.metric.loss is not zero_one or rule is None:
+        return
+    # The ladder's own releases have to be all there is to pay for, and what was not shown must
+    # not be worked out from either.
+    if rule.needs_account or rule.noisy or rule.discloses or not own.settings.shows_scores:
+        return
+    if selection.estimand is not None or selection.weights is not None or transcript.shown != 0.0:
+        return
+    (queries,) = selection.moment.queries
+    if queries.ladder_id != selection.ladder.id or len(queries.improved) < 2 or queries.releases:
+        return
+    standing = selection.ladder.state["standing"]
+    name = f"{rule!r}, show='improvements'"
+    yield _by_rule(name, selection, rule, standing, _unseen(transcript))
+    for step in _STEPS:
+        yield _replayed(SimplifiedLadder(step=step), selection, queries)
+
+
+def _replayed(
+    rule: Mechanism, selection: Selection, queries: LadderQueries
+) -> tuple[str, float, float]:
+    """Let a rule without noise decide on the risks that were released."""
+    n = selection.own.n
+    state, improved, values, risk = rule.start(n), [], [], 0.0
+    for improvement in queries.improved:
+        state, outcome = rule.decide(state, Evidence(improvement.risk), np.random.default_rng(0))
+        if outcome.improved:
+            improved.append(improvement.query)
+            values.append(round(outcome.risk / rule.resolution(n)))
+            risk = outcome.risk
+    grid = transcripts.grid_of(rule, n, binary=True)
+    assert grid is not None
+    ladder, before = None, (tuple(improved[:-1]), tuple(values[:-1]))
+    if improved[-1] > 1:
+        ladder = transcripts.ladder_transcript(improved[-1] - 1, *before, grid)
+    return _by_rule(repr(rule), selection, rule, risk, transcripts.Transcript.alone(ladder))
+
+
+def _by_rule(
+    name: str,
+    selection: Selection,
+    rule: Mechanism,
+    risk: float,
+    transcript: transcripts.Transcript,
+) -> tuple[str, float, float]:
+    certified = selection.at(risk, transcript, rule, rule.resolution(selection.own.n))
+    to_score = selection.metric.to_score
+    return name, to_score(certified.high), to_score(certified.low)
