@@ -26,7 +26,7 @@ MOST = {
     "integrations": 6_914,
     "lab": 1_506,
     "leaderboard": 1_128,
-    "ledger": 3_406,
+    "ledger": 3_415,
     "limits": 391,
     "mechanisms": 1_211,
     "metrics": 2_412,

@@ -320,7 +320,7 @@ class Guard:
 
     def asker(self, account: str | None = None) -> str:
         """Return on whose behalf a judge is asked."""
-        return f"{self.holdout.secret!r} {self.ladder.id} {account}"
+        return f"{bytes(self.holdout.secret)!r} {self.ladder.id} {account}"
 
     def measure(
         self, predictions: Any, origin: Origin, order: NDArray[np.intp] | None = None
