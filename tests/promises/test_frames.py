@@ -77,7 +77,7 @@ class Case:
 
     def needles(self) -> set[str]:
         secret = secret_of(self.ledger)
-        found = {f"{CANARY}-rare", "7731.125", "7738.125", repr(bytes(secret))}
+        found = {f"{CANARY}-rare", "7731.125", "7738.125", repr(secret)}
         for risk in self.risks:
             found |= {f"{risk:.9f}"[:8], f"{1 - risk:.9f}"[:8]}
         return found

@@ -52,12 +52,7 @@ def label_forms(y: NDArray[Any], class_name: str) -> Iterator[bytes]:
 
 
 def secret_forms(secret: bytes) -> Iterator[bytes]:
-    yield from (
-        secret,
-        secret.hex().encode(),
-        base64.b64encode(secret),
-        repr(bytes(secret)).encode(),
-    )
+    yield from (secret, secret.hex().encode(), base64.b64encode(secret), repr(secret).encode())
 
 
 @dataclass(frozen=True, repr=False)

@@ -33,7 +33,7 @@ from ladderholdout.identity import hashing, matching
 from ladderholdout.identity.labels import sequence_digest
 from ladderholdout.ledger.events import LadderSettings, Registered, RoundsBegun
 from ladderholdout.ledger.fold import HoldoutRecord, LadderRecord, parted_name, refuse_waiting
-from ladderholdout.ledger.log import Secret, as_bytes, now
+from ladderholdout.ledger.log import as_bytes, now
 from ladderholdout.ledger.rules import rules_of, state_to, stored_metric
 from ladderholdout.ledger.store import Ledger
 from ladderholdout.ledger.transaction import Transaction, ViewRecord
@@ -208,7 +208,7 @@ def _start(
     block, after
         As `Transaction.pass_on` returns them, of rows that take the place of others.
     """
-    secret = Secret(os.urandom(32))
+    secret = os.urandom(32)
     contents = hashing.content_hashes(given.hashes, given.rows.y, given.rows.sample_weight)
     order = np.argsort(contents, kind="stable")
     if len(order) <= 2**32:

@@ -45,7 +45,8 @@ def reopen(stated: HoldoutSettings, view: int | None = None) -> LocalLadder:
         there = opening.ladders_named(tx, holdout, stated.account, stated.ladder)
         return () if None in there else tuple(filter(None, there))
 
-    known = Ledger(resolve_url(stated.ledger)).transact(look, Access.READ)
+    with without_frames:
+        known = Ledger(resolve_url(stated.ledger)).transact(look, Access.READ)
     metrics = _metrics_in(stated)
     if not metrics and not known:
         return reopen_ladder(stated, view)
@@ -69,7 +70,7 @@ def reopen(stated: HoldoutSettings, view: int | None = None) -> LocalLadder:
 
 def reopen_ladder(stated: HoldoutSettings, view: int | None = None) -> LocalLadder:
     """Go on with the ladder of one metric, by what `LadderHoldout.open` takes."""
-    name, store = text("name", stated.name), Ledger(resolve_url(stated.ledger))
+    name, store = text("name", stated.name), Ledger.opened(resolve_url(stated.ledger))
     (wish,), number = stated.ladders(), None if view is None else whole("view", view)
     with without_frames:
         holdout, record, seen = store.transact(

@@ -274,12 +274,8 @@ class Guard:
 
     def _reason(self, answer: Answer, spent: bool) -> str:
         """Return why a gate accepted a candidate or not, from its decisions alone."""
-        release, first, incumbent = (
-            answer.release,
-            answer.release.repeat_of,
-            answer.ladder.incumbent,
-        )
-        retried = answer.first is None
+        release, incumbent = answer.release, answer.ladder.incumbent
+        first, retried = release.repeat_of, answer.first is None
         if release.is_incumbent and not release.improved:
             those = f"they are those of submission {first}, the incumbent"
             return f"It alters no prediction on these rows: {those}."
@@ -320,7 +316,7 @@ class Guard:
 
     def asker(self, account: str | None = None) -> str:
         """Return on whose behalf a judge is asked."""
-        return f"{bytes(self.holdout.secret)!r} {self.ladder.id} {account}"
+        return f"{self.holdout.secret!r} {self.ladder.id} {account}"
 
     def measure(
         self, predictions: Any, origin: Origin, order: NDArray[np.intp] | None = None

@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache, lru_cache
 from importlib.metadata import version
-from operator import itemgetter
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import numpy as np
@@ -124,7 +123,6 @@ UP_TO = "SELECT coalesce(max(position), 0) FROM log WHERE holdout = ? AND seq <=
 BATCHES = "SELECT seq, batch FROM log WHERE holdout = ? AND position <= ? AND query IS NOT NULL"
 
 # What is verified.
-_SECRET = "SELECT secret FROM holdout WHERE id = ?"
 STATED = "SELECT secret, length, head, name, n FROM holdout WHERE id = ?"
 PAGE = (
     f"SELECT seq, position, kind, body, hash, {', '.join(COLUMNS)} FROM log WHERE holdout = ? "
@@ -229,13 +227,6 @@ class Source(Generic[C]):
         return ()
 
 
-class Secret(bytes):
-    """The key of a holdout, which the locals of a traceback do not show."""
-
-    def __repr__(self) -> str:
-        return "Secret()"
-
-
 @lru_cache(64)
 def _keyed(secret: bytes) -> Any:
     return hmac.new(secret, b"ladderholdout chain 2", hashlib.sha256)
@@ -315,15 +306,10 @@ class Log:
     def secret(self, holdout_id: int) -> bytes:
         """Return the key of a holdout."""
         if holdout_id not in self.db.secrets:
-            # Its bytes are in no frame of ours; what is not bytes has no slice that makes a secret.
-            rows = self.db.send(_SECRET, (holdout_id,))
-            try:
-                found = [*map(Secret, map(itemgetter(slice(None)), map(itemgetter(0), rows)))]
-            except TypeError:
-                raise e.Damaged from None
-            if not found:
+            rows = self.rows("SELECT secret FROM holdout WHERE id = ?", holdout_id)
+            if not rows:
                 raise UnknownHoldout(f"The ledger holds no holdout number {holdout_id}.")
-            self.db.secrets[holdout_id] = found[0]
+            self.db.secrets[holdout_id] = blob(rows[0][0])
         return self.db.secrets[holdout_id]
 
     def _catch_up(self, holdout_id: int, sent: Any = None) -> None:
