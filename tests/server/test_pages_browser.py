@@ -26,10 +26,13 @@ pytestmark = pytest.mark.processes
 
 # Each theme and each width once; `make nightly` has them the other way round, too.
 LOOKS = [("light", 390), ("dark", 1280), ("light", 1280), ("dark", 390)]
-looks = pytest.mark.parametrize(
-    ("theme", "width"),
-    [*LOOKS[:2], *(pytest.param(*look, marks=pytest.mark.nightly) for look in LOOKS[2:])],
-)
+
+
+def looks(gated: int) -> pytest.MarkDecorator:
+    """One look in the gate, another for each thing that is done, and all of them at night."""
+    others = [one for one in range(len(LOOKS)) if one != gated]
+    nightly = [pytest.param(*LOOKS[one], marks=pytest.mark.nightly) for one in others]
+    return pytest.mark.parametrize(("theme", "width"), [LOOKS[gated], *nightly])
 
 
 @dataclass(slots=True)
@@ -116,7 +119,7 @@ def predictions(folder: Path, seed: int) -> Path:
     return file
 
 
-@looks
+@looks(0)
 def test_an_analyst_signs_in_uploads_and_sees_the_release(
     chromium: Browser, site: Site, kept: Kept, tmp_path: Path, theme: str, width: int
 ) -> None:
@@ -164,7 +167,7 @@ def test_an_analyst_signs_in_uploads_and_sees_the_release(
         kept(page, "docs")
 
 
-@looks
+@looks(1)
 def test_an_owner_adds_and_revokes_an_account(
     chromium: Browser, site: Site, kept: Kept, theme: str, width: int
 ) -> None:
@@ -196,7 +199,7 @@ def test_an_owner_adds_and_revokes_an_account(
         kept(page, "withdraw")
 
 
-@looks
+@looks(0)
 def test_one_person_looks_at_a_ledger(
     chromium: Browser, kept: Kept, tmp_path: Path, theme: str, width: int
 ) -> None:
