@@ -19,9 +19,9 @@ from ladderholdout.errors import (
 )
 from ladderholdout.guard.batches import Batch, Finalist
 from ladderholdout.guard.certificate import Comparison, Health, ScoreCertificate
+from ladderholdout.guard.commands import Withdrawn
 from ladderholdout.guard.printing import Submissions
 from ladderholdout.guard.views import Decision, Estimate, Release, Status, Submission
-from ladderholdout.guard.withdrawal import Withdrawn
 from ladderholdout.holdout import LadderHoldout, LadderStopping
 from ladderholdout.metrics import Metric
 

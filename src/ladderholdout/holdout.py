@@ -12,31 +12,17 @@ from numpy.typing import ArrayLike
 
 from ladderholdout.arguments import choice, whole, whole_or_auto
 from ladderholdout.errors import LadderHoldoutError
-from ladderholdout.guard import commands
-from ladderholdout.guard.batches import Batch, Finalist, confirm, read_submission
-from ladderholdout.guard.certificate import Comparison, Health, ScoreCertificate, html_table
+from ladderholdout.guard import certificate as certificates
+from ladderholdout.guard import commands, settings
+from ladderholdout.guard.batches import Batch, Finalist, confirm, read_submission, warn_of_labels
+from ladderholdout.guard.certificate import Comparison, Health, ScoreCertificate
 from ladderholdout.guard.ladder import beside_ledger
-from ladderholdout.guard.of_metrics import of_metric
 from ladderholdout.guard.on_record import number_of
-from ladderholdout.guard.open_ladder import (
-    FreshRows,
-    OpenLadder,
-    Origin,
-    Predictions,
-    of_one_metric,
-)
-from ladderholdout.guard.prices import health_of, price_of
+from ladderholdout.guard.open_ladder import OpenLadder, Origin, Predictions, of_one_metric
+from ladderholdout.guard.opening import register, reopen, replenish
 from ladderholdout.guard.printing import Submissions
-from ladderholdout.guard.registering import register, reopen
-from ladderholdout.guard.settings import (
-    LARGEST_NUMBER,
-    SEARCH_POLICIES,
-    Each,
-    HoldoutSettings,
-    Scoring,
-    stated_in,
-)
-from ladderholdout.guard.several import warn_of_labels
+from ladderholdout.guard.record_views import health_of, price_of
+from ladderholdout.guard.settings import Each, HoldoutSettings, Scoring, stated_in
 from ladderholdout.guard.views import RAW_POLICIES, Decision, Estimate, Release, Status, Submission
 from ladderholdout.integrations.refit import select
 from ladderholdout.integrations.rounds import is_consulted, mark_consulted
@@ -247,11 +233,7 @@ class LadderHoldout:
         >>> LadderHoldout.open("coins", ledger=place).submit([0, 1]).score
         1.0
         """
-        stated = HoldoutSettings(**stated_in(locals()))
-        holdout = cls.__new__(cls)
-        holdout._request = None
-        holdout._ladder = reopen(stated, view)
-        return holdout
+        return cls._on(reopen(HoldoutSettings(**stated_in(locals())), view))
 
     @classmethod
     def connect(
@@ -311,10 +293,13 @@ class LadderHoldout:
         """
         from ladderholdout.remote.ladder import connect
 
-        choice("feedback", feedback, SEARCH_POLICIES)
+        choice("feedback", feedback, settings.SEARCH_POLICIES)
+        return cls._on(connect(url, token, X, feedback, overlap, timeout))
+
+    @classmethod
+    def _on(cls, ladder: OpenLadder, request: bool | str | None = None) -> Self:
         holdout = cls.__new__(cls)
-        holdout._request = None
-        holdout._ladder = connect(url, token, X, feedback, overlap, timeout)
+        holdout._ladder, holdout._request = ladder, request
         return holdout
 
     @property
@@ -343,9 +328,7 @@ class LadderHoldout:
 
     def __getitem__(self, metric: str) -> LadderHoldout:
         """Return the holdout by one of its metrics alone, with that ladder."""
-        found = type(self).__new__(type(self))
-        found._request, found._ladder = self._request, of_metric(self._by_name, metric)
-        return found
+        return self._on(certificates.of_metric(self._by_name, metric), self._request)
 
     @property
     def rules(self) -> LadderRules:
@@ -564,9 +547,9 @@ class LadderHoldout:
         >>> [(one.number, one.score, one.improved) for one in holdout.history()]
         [(1, 0.5, True), (2, 1.0, True)]
         """
-        start = min(whole("after", after, least=0, most=math.inf), LARGEST_NUMBER)
+        start = min(whole("after", after, least=0, most=math.inf), settings.LARGEST_NUMBER)
         if limit is not None:
-            limit = min(whole("limit", limit, least=0, most=math.inf), LARGEST_NUMBER)
+            limit = min(whole("limit", limit, least=0, most=math.inf), settings.LARGEST_NUMBER)
         asked = commands.History(after=start, limit=commands.ALL if limit is None else limit)
         return Submissions(self._ladder.execute(asked).submissions)
 
@@ -925,14 +908,11 @@ that errs on a tenth of the rows).
         >>> holdout.name, holdout.submit(1 - labels[100:]).score, first.name
         ('monthly', 0.0, 'monthly@1')
         """
-        following = type(self).__new__(type(self))
-        following._request = self._request
-        fresh = FreshRows(X, y, sample_weight, ids, groups, training, reserve)
         name = shlex.quote(self._ladder.facts.name)
         shell = f"ladder-holdout replenish {name} FILE --target COLUMN"
         ladder = beside_ledger(self._ladder, f"Fresh rows are given ({shell})")
-        following._ladder = ladder.replenish(fresh)
-        return following
+        stated = sample_weight, ids, groups, training, reserve
+        return self._on(replenish(ladder, X, y, *stated), self._request)
 
     # -- searches of scikit-learn -----------------------------------------------------
 
@@ -1285,4 +1265,4 @@ that errs on a tenth of the rows).
         try:
             return self.status()._repr_html_()
         except LadderHoldoutError as error:  # a notebook shows a cell whatever happens
-            return html_table([(repr(self), str(error))])
+            return certificates.html_table([(repr(self), str(error))])

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from ladderholdout.arguments import within
 from ladderholdout.guard import commands
 from ladderholdout.guard.certificate import Health
-from ladderholdout.guard.ladder import LocalLadder, beside_ledger
+from ladderholdout.guard.commands import Withdrawn
+from ladderholdout.guard.ladder import LocalLadder, beside_ledger, reason_in, withdraw_note
 from ladderholdout.guard.open_ladder import HasLadder, ladder_of
-from ladderholdout.guard.prices import health_of
+from ladderholdout.guard.record_views import health_of
 from ladderholdout.guard.views import Status
-from ladderholdout.guard.withdrawal import Withdrawn, reason_in, withdraw_note
 from ladderholdout.metrics.arrays import LARGEST
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
+
+from tests.support.fixed_secrets import secrets_of
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
@@ -32,10 +34,12 @@ def default_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def seeded() -> None:
-    """The same search in every run: some searchers draw from these and take no seed."""
+def seeded(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The same secrets and searches in each run: some searchers take no seed."""
     random.seed(0)
     np.random.seed(0)
+    with secrets_of(request.node.nodeid):
+        yield
 
 
 @pytest.fixture

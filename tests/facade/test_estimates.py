@@ -22,7 +22,7 @@ from ladderholdout.errors import (
 )
 from ladderholdout.estimates import Stopping, corrected
 from ladderholdout.guard.health import verify_holdout
-from ladderholdout.guard.on_record import on_grid
+from ladderholdout.guard.record_views import on_grid
 from ladderholdout.mechanisms import (
     BayesBootLadder,
     FullDisclosure,

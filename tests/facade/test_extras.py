@@ -185,7 +185,7 @@ def test_a_ledger_on_a_server_names_its_driver(monkeypatch: pytest.MonkeyPatch) 
 def test_a_vault_behind_a_url_names_what_opens_it(monkeypatch: pytest.MonkeyPatch) -> None:
     hide(monkeypatch, "fsspec")
     with pytest.raises(VaultError, match=said("fsspec")):
-        vault.remote.read("memory://vaults/coins.vault")
+        vault.read("memory://vaults/coins.vault", 64 * "0", 64 * "0")
 
 
 FRAMES: dict[str, tuple[str, Callable[[], Any]]] = {

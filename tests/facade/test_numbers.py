@@ -508,9 +508,9 @@ PROGRAM = """
 import time
 import numpy as np
 from ladderholdout import LadderHoldout
-from ladderholdout.guard import on_record
+from ladderholdout.guard import record_views
 from ladderholdout.metrics import Metric
-on_record._PATIENCE = 0.1
+record_views._PATIENCE = 0.1
 def slow(y, p, sample_weight=None):
     time.sleep(0.001)
     return -float(np.average((y - p) ** 2, weights=sample_weight))

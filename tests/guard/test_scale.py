@@ -236,12 +236,12 @@ def test_what_rows_are_known_by_is_written_in_pieces_and_is_the_same(
         X, y, scoring="accuracy", name="rows", sample_weight=weights, ids=range(n), ledger=ledger
     )
     secret, rows = secret_of(holdout), Rows(X, y, weights)
-    hashes, given = row_hashes(X), guard_rows.digests_of(secret, rows).T
+    hashes, given = row_hashes(X), guard_rows.digests_of(secret, rows)
     expected = {
         "row hashes": hashes,
         "ids": id_hashes(range(n)),
         "label digests": given[0],
-        "weight digests": given[1],
+        "weight digests": np.asarray(given[1]),
         "places": inverse(np.argsort(content_hashes(hashes, y, weights), kind="stable")),
     }
     sequence = stored(ledger, "holdout", "labels digest")

@@ -88,10 +88,9 @@ def test_defaults_are_left_out_and_read_from_old_bytes(kind: str) -> None:
 
 def test_a_new_field_with_a_default_reads_old_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(e, "KINDS", dict(e.KINDS))
-    e._adapter.cache_clear()
+    e.adapter.cache_clear()
     _, old = e.written(e.Followed(block=2))
 
-    @e.event
     class Followed(e.Event):
         block: int
         why: str = "fresh"
@@ -101,7 +100,7 @@ def test_a_new_field_with_a_default_reads_old_bytes(monkeypatch: pytest.MonkeyPa
         assert e.written(Followed(block=2)) == ("followed", old)
     finally:
         monkeypatch.undo()
-        e._adapter.cache_clear()
+        e.adapter.cache_clear()
     # The older version refuses what has more than it knows.
     with pytest.raises(e.Damaged):
         e.read("followed", b'{"block":2,"why":"else"}')
@@ -188,7 +187,7 @@ READERS: Mapping[str, set[str]] = {
     },
     "evidence": {
         "audit/opening.py",
-        "guard/reserve.py",
+        "guard/on_record.py",
         "guard/submit.py",
         "ledger/events.py",
         "ledger/evidence.py",

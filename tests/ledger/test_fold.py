@@ -46,7 +46,7 @@ def folded(
     happened: Iterator[e.Event] | tuple[e.Event, ...], known: Holdout | None = None
 ) -> Holdout:
     """Return what some events come to, each with the hash of its link."""
-    known = known or Holdout(1)
+    known = known or Holdout(1, SECRET)
     for one in happened:
         kind, body = e.written(one)
         position = known.length + 1

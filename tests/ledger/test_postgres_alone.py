@@ -224,15 +224,15 @@ def test_rounds_of_a_fit_and_candidates_of_a_batch_are_written_unread(
         holdout = opened(ledger)
         ladder = holdout.__ladder__
         trips.clear()
-        ladder.submit_rounds(list(guesses(6, 2)), [Origin(batch="search")] * 2)
+        ladder.submit_all(list(guesses(6, 2)), [Origin(batch="search")] * 2)
         trips.clear()
         answers = [
-            ladder.submit_rounds([guess], [Origin(batch="search")])[0] for guess in guesses(7, 3)
+            ladder.submit_all([guess], [Origin(batch="search")])[0] for guess in guesses(7, 3)
         ]
         for at, each in enumerate(together):
             context = [{"round": number} for number, _ in enumerate(each)]
             origins = [Origin(batch=f"fit {at}", context=one) for one in context]
-            answers += ladder.submit_rounds(each, origins)
+            answers += ladder.submit_all(each, origins)
         if ledger == database:
             assert trips.waits == 0
         assert predictions_kept(holdout, of="candidates") == [1, 2, 3, 4, 5]
@@ -266,7 +266,7 @@ def test_with_a_reserve_rounds_that_agree_elsewhere_are_asked_for_as_others_are(
     holdout = opened(database, reserve=0.5)
     kept = record(holdout)[0].reserve
     ladder, order, found = holdout.__ladder__, holdout.__ladder__.guard().order, []
-    ladder.submit_rounds(list(guesses(1, 1)), [Origin()])
+    ladder.submit_all(list(guesses(1, 1)), [Origin()])
     for at, both in enumerate(guesses((2, at), 2) for at in range(2)):
         if at:
             # They agree on what the ladder measures. The reserve is by the order of the content.
@@ -274,7 +274,7 @@ def test_with_a_reserve_rounds_that_agree_elsewhere_are_asked_for_as_others_are(
             ordered[kept] = 1 - ordered[kept]
             both[1][order] = ordered
         trips.clear()
-        ladder.submit_rounds(both, [Origin()] * 2)
+        ladder.submit_all(both, [Origin()] * 2)
         found.append([one for one in trips.sent if one.startswith("SELECT")])
     assert found[0] == found[1]
     last = record(holdout)[2][-2:]
@@ -297,26 +297,26 @@ def test_the_batch_of_a_ladder_is_known_from_what_was_committed(
     monkeypatch.setattr(Transaction, "append", appending)
     ladder = ours.__ladder__
     with pytest.raises(LedgerBusy):
-        ladder.submit_rounds(list(guesses(1, 2)), [Origin(batch="a")] * 2)
-    theirs.__ladder__.submit_rounds(list(guesses(2, 1)), [Origin(batch="b")])
+        ladder.submit_all(list(guesses(1, 2)), [Origin(batch="a")] * 2)
+    theirs.__ladder__.submit_all(list(guesses(2, 1)), [Origin(batch="b")])
     for at, batch in enumerate("ab"):
-        ladder.submit_rounds(list(guesses((3, at), 1)), [Origin(batch=batch)])
+        ladder.submit_all(list(guesses((3, at), 1)), [Origin(batch=batch)])
     assert predictions_kept(ours, of="candidates") == [1, 3]
 
 
 def test_a_key_that_is_known_gets_its_first_answer(database: str) -> None:
     holdout = alone(database)
     ladder, key = holdout.__ladder__, Origin(key="trial 1")
-    first = ladder.submit_rounds([coins()[1]], [key])[0]
+    first = ladder.submit_all([coins()[1]], [key])[0]
     for guess in guesses(2, 3):
-        ladder.submit_rounds([guess], [Origin()])
-    again = ladder.submit_rounds(list(guesses(3, 1)), [key])[0]
+        ladder.submit_all([guess], [Origin()])
+    again = ladder.submit_all(list(guesses(3, 1)), [key])[0]
     assert entries_of(holdout)[again.submission - 1].repeat_of == first.submission
     assert again.score == first.score == 1.0
     # These predictions themselves are no repeat.
     for guess in guesses(4, 2):
-        ladder.submit_rounds([guess], [Origin()])
-    assert not is_repeat(holdout, ladder.submit_rounds(list(guesses(3, 1)), [Origin()])[0])
+        ladder.submit_all([guess], [Origin()])
+    assert not is_repeat(holdout, ladder.submit_all(list(guesses(3, 1)), [Origin()])[0])
     assert_whole(holdout)
 
 
@@ -422,7 +422,7 @@ def test_who_waited_for_another_submission_does_not_answer_as_of_before(
         waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
         while not tx.db.send(waiting).fetchone()[0]:
             tx.db.send("SELECT pg_sleep(0.01), pg_stat_clear_snapshot()")
-        tx.note(other.__ladder__.holdout_id, "something")
+        tx.note(other.__ladder__.facts.place[1], "something")
 
     ledger = Ledger.opened(other.ledger)
     holding = threading.Thread(target=lambda: ledger.transact(hold, Access.LADDER))
@@ -500,7 +500,7 @@ def test_a_submission_whose_message_was_lost_on_its_way_is_not_doubled(
             tx = Transaction(conn, database)
             if arrives.startswith("before"):
                 bodies[0](tx)
-            lengths.append(tx.hold(holdout.__ladder__.holdout_id).length)
+            lengths.append(tx.hold(holdout.__ladder__.facts.place[1]).length)
 
     @contextmanager
     def lost(source: Any, access: Access) -> Iterator[Any]:
@@ -531,7 +531,7 @@ def test_a_submission_whose_message_was_lost_on_its_way_is_not_doubled(
     assert tries == [Access.LADDER, Access.ALL]
     assert len(holdout.history()) == before + 1 == release.submission
     with Ledger(database).read() as tx:
-        assert lengths == [tx.holdouts()[0] and tx.fold(holdout.__ladder__.holdout_id).length]
+        assert lengths == [tx.holdouts()[0] and tx.fold(holdout.__ladder__.facts.place[1]).length]
     assert_whole(holdout)
 
 

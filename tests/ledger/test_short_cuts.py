@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from ladderholdout import LadderHoldout
 from ladderholdout.errors import LedgerError
+from ladderholdout.guard.health import verify_holdout
 from ladderholdout.guard.open_ladder import Origin
 from ladderholdout.leaderboard import Leaderboard
-from ladderholdout.ledger import Ledger, store
+from ladderholdout.ledger import Ledger, log, store
 from ladderholdout.ledger.arrays import packed, to_bytes, unpacked
 from tests.support import ledgers
 from tests.support.holdouts import coins, guesses
@@ -54,6 +55,19 @@ def test_what_a_submission_or_a_certificate_reads_is_found_by_an_index(tmp_path:
     assert len(asked) > 10
     plans = plans_of(tmp_path / "ledger.db", asked)
     assert [one for one in plans if re.search("SCAN (log|piece)", one)] == []
+
+
+def test_pages_of_verify_come_in_the_order_of_an_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else each page sorts all entries, and a million take four times as long an entry."""
+    holdout = batched(tmp_path / "ledger.db")
+    monkeypatch.setattr(log, "AT_A_TIME", 4)
+    with ledgers.statements_of(holdout) as asked:
+        assert verify_holdout(holdout.ledger, "coins").findings == ()
+    pages = [one for one in asked if re.search("ORDER BY position, seq", one)]
+    assert len(pages) > 3
+    assert [one for one in plans_of(tmp_path / "ledger.db", pages) if "TEMP B-TREE" in one] == []
 
 
 def test_shared_rows_are_counted_by_indices_too(tmp_path: Path) -> None:

@@ -752,7 +752,7 @@ def test_who_goes_away_is_no_failure(tmp_path: Path) -> None:
         while server.log.read_text().count('"status": 499') < 5 and time.monotonic() < end:
             time.sleep(0.02)
     log = server.log.read_text()
-    assert '"level":"ERROR"' not in log and "Traceback" not in log
+    assert '"level": "ERROR"' not in log and "Traceback" not in log
     assert log.count('"status": 499') == 5
 
 

@@ -19,12 +19,11 @@ from ladderholdout import LadderHoldout
 from ladderholdout.guard import commands
 from ladderholdout.leaderboard import Leaderboard
 from ladderholdout.mechanisms import PairedTestLadder
-from ladderholdout.server import sessions
+from ladderholdout.server import views
 from ladderholdout.server.accounts import revoke_token, rotate_token
 from ladderholdout.server.app import create_app
-from ladderholdout.server.sessions import LIFE, AccountGate
 from ladderholdout.server.settings import ServerSettings
-from ladderholdout.server.views import Served
+from ladderholdout.server.views import LIFE, AccountGate, Served
 from tests.support.ledgers import dump, expire, holder, rechain, tamper
 from tests.support.server import (
     N,
@@ -252,8 +251,8 @@ def test_a_session_ends_after_its_time(
 ) -> None:
     entered = gate.enter("", team.tokens["analyst"])
     assert entered is not None and gate.read(entered.cookie).person is not None
-    begun = sessions.time.time()
-    monkeypatch.setattr(sessions.time, "time", lambda: begun + LIFE + 1)
+    begun = views.time.time()
+    monkeypatch.setattr(views.time, "time", lambda: begun + LIFE + 1)
     assert gate.read(entered.cookie).person is None
 
 
@@ -281,11 +280,9 @@ def test_who_reads_the_ledger_makes_no_session(team: Team, gate: AccountGate) ->
     """The hash of a token is the key of the mask: without the token it makes none."""
     account = holder(team.ledger, team.tokens["owner"])
     assert account is not None
-    since, name = int(sessions.time.time()), sessions._drawn()
+    since, name = int(views.time.time()), views._drawn()
     for guess in (b"\0" * 63, b"lh_" + b"0" * 60, account.token_hash.encode()[:63]):
-        masked = sessions.base64.urlsafe_b64encode(
-            sessions._masked(name, account, since, guess)
-        ).decode()
+        masked = views.base64.urlsafe_b64encode(views._masked(name, account, since, guess)).decode()
         assert gate.read(f"{name}~{account.token_key}.{since}.{masked}").person is None
 
 

@@ -342,13 +342,13 @@ def test_a_number_is_a_text_in_a_form_alone() -> None:
 )
 def test_an_error_travels(error: LadderHoldoutError) -> None:
     sent = json.loads(json.dumps(problem_of(error, 400)))
-    found = error_of(sent)
+    found = error_of(sent, 400)
     assert (type(found), str(found)) == (type(error), str(error))
 
 
 def test_a_problem_of_somebody_else_is_an_error_of_ours() -> None:
     for kind in ("about:blank", "urn:ladderholdout:error:warn", "urn:ladderholdout:error:os", 3):
-        assert type(error_of({"type": kind, "detail": "why"})) is LedgerError
+        assert type(error_of({"type": kind, "detail": "why"}, 400)) is LedgerError
 
 
 @pytest.mark.parametrize("value", [np.arange(3), np.array(["a", "ä"]), np.eye(2), [1, 2], "x"])

@@ -28,10 +28,9 @@ from ladderholdout.guard.health import verify_holdout
 from ladderholdout.ledger import arrays, holdout_names, log, marks, rules, store, transaction
 from ladderholdout.ledger import backup as _backup
 from ladderholdout.ledger import events as e
-from ladderholdout.ledger.counts import Chosen
 from ladderholdout.ledger.evidence import ReserveEvidence
 from ladderholdout.ledger.fold import Head, HoldoutRecord, LadderRecord
-from ladderholdout.ledger.log import linked
+from ladderholdout.ledger.log import Chosen, linked
 from ladderholdout.ledger.place import Access, file_of, resolve_url
 from ladderholdout.ledger.store import Ledger
 from ladderholdout.ledger.transaction import Transaction
@@ -168,8 +167,8 @@ def _editing(place: Any) -> Iterator[sqlite3.Connection]:
 
 def _number(tx: Transaction, place: Any) -> int:
     """Return the number of a holdout; that of the only one of a path."""
-    found = getattr(ladder_at(place), "holdout_id", None)
-    return found if found is not None else tx.holdouts()[0].id
+    facts = getattr(ladder_at(place), "facts", None)
+    return tx.holdouts()[0].id if facts is None else int(facts.place[1])
 
 
 # Reading
@@ -215,7 +214,7 @@ def entries_of(holdout: LadderHoldout) -> list[Entry]:
 def entry_by_key(holdout: LadderHoldout, key: str) -> Any:
     """Return the submission that was made under a key, as far as the guard needs it."""
     with _reading(holdout) as tx:
-        return tx.first_by_key(tx.ladder(ladder_at(holdout).id), key)
+        return next(iter(tx.found(ladder_at(holdout).id, "key", key)), None)
 
 
 def raw(place: Any) -> list[float]:
@@ -336,7 +335,7 @@ def asked_at(holdout: Any) -> dict[tuple[int, int], int]:
 def shared(holdout: Any) -> dict[str, int]:
     """Return how many rows other holdouts have of this one, by their names."""
     with _reading(holdout) as tx:
-        return {one.name: one.rows for one in tx.sharing(_number(tx, holdout))}
+        return {other.name: rows for other, rows in tx.sharing(_number(tx, holdout))}
 
 
 def shared_as_counted(holdout: Any) -> bool:

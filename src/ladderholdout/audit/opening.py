@@ -29,7 +29,7 @@ from ladderholdout.audit.submissions import (
 )
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.guard import commands
-from ladderholdout.guard.certify import certificate_of, guard_if_here
+from ladderholdout.guard.certify import guard_if_here
 from ladderholdout.guard.containment import without_autologging, without_frames
 from ladderholdout.guard.ladder import LocalLadder, beside_ledger
 from ladderholdout.guard.open_ladder import HasLadder, ladder_of
@@ -134,10 +134,9 @@ def _read(
     if ladder.opened is None:
         tx.add(ladder.holdout_id, Opened(ladder=ladder.id, time=now()))
         ladder = tx.ladder(ladder.id)
-    certificate = certificate_of(tx, ladder, metric, guard)
     return (
         ladder,
-        status_of(tx, ladder, metric, certificate, place),
+        status_of(tx, ladder, metric, guard, place),
         _columns(tx.pages(ladder.id), metric, progress, ladder.submissions),
         ladder.opened_after,
         tuple(_uses(tx, ladder.holdout_id)),

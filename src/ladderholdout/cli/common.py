@@ -33,7 +33,7 @@ from ladderholdout.errors import (
 )
 from ladderholdout.guard import commands
 from ladderholdout.guard.open_ladder import ladder_of
-from ladderholdout.guard.registering import by_first_order
+from ladderholdout.guard.opening import by_first_order
 from ladderholdout.holdout import LadderHoldout
 from ladderholdout.ledger import holdout_names, resolve_url
 from ladderholdout.ledger.log import AT_A_TIME

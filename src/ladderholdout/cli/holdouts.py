@@ -21,11 +21,11 @@ from ladderholdout.cli import common
 from ladderholdout.cli.files import ids_of, predictions_from, read_rows, target_of
 from ladderholdout.errors import InvalidArgument, LadderHoldoutError, UnknownHoldout
 from ladderholdout.guard import commands
+from ladderholdout.guard.commands import Withdrawn
 from ladderholdout.guard.open_ladder import ladder_of
 from ladderholdout.guard.opening import named
 from ladderholdout.guard.printing import cells, varied
 from ladderholdout.guard.settings import stated_in
-from ladderholdout.guard.withdrawal import Withdrawn
 from ladderholdout.holdout import LadderHoldout, Release, Status, Submission
 from ladderholdout.identity.labels import are_texts
 from ladderholdout.integrations.evaluation_logs import LOGS, answers_in

@@ -1,4 +1,4 @@
-"""Explicit batches, and finalists: submissions that are all fixed before any is answered."""
+"""What is submitted, as it is read, and batches of it: all fixed before any is answered."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ladderholdout import errors
 from ladderholdout.arguments import as_given
-from ladderholdout.errors import InvalidArgument, NoImprovementWarning, NotIncumbentWarning, warn
 from ladderholdout.guard import commands
+from ladderholdout.guard.certificate import ALONE
 from ladderholdout.guard.context import describe_estimator, jsonable
-from ladderholdout.guard.open_ladder import OpenLadder, Origin, Predictions
+from ladderholdout.guard.open_ladder import OpenLadder, Origin, Predictions, announced
 from ladderholdout.guard.recognition import look_for_groups
-from ladderholdout.guard.rows import predictions_of
+from ladderholdout.guard.rows import predictions_of, values_of
 from ladderholdout.guard.seen import new_batch
 from ladderholdout.guard.views import Release, incumbent_named, overtaken
 from ladderholdout.mechanisms import FINALISTS
@@ -76,7 +77,7 @@ class Batch:
 
     def _check_open(self) -> None:
         if not self._open:
-            raise InvalidArgument(
+            raise errors.InvalidArgument(
                 "batch",
                 "used inside of its block",
                 "used outside",
@@ -86,7 +87,7 @@ class Batch:
     def __enter__(self) -> Self:
         """Begin: nothing is answered before the block ends."""
         if self.releases or self._open:
-            raise InvalidArgument("batch", "used once", "used before", "Take another one.")
+            raise errors.InvalidArgument("batch", "used once", "used before", "Take another one.")
         self._open = True
         return self
 
@@ -101,8 +102,8 @@ class Batch:
         if kind is not None:
             return
         if self._waiting:
-            predictions, origins = zip(*self._waiting, strict=True)
-            self.releases = self._ladder.submit_batch(new_batch(), predictions, origins)
+            sets, origins = zip(*self._waiting, strict=True)
+            self.releases = self._ladder.submit_all(sets, announced(new_batch(), origins))
 
 
 def read_submission(
@@ -113,7 +114,7 @@ def read_submission(
         read = predictions_of(predictions, ids)
         return read, {} if context is None else jsonable(context)
     if ids is not None:
-        raise InvalidArgument(
+        raise errors.InvalidArgument(
             "ids",
             "left out with an estimator",
             as_given(ids),
@@ -122,6 +123,68 @@ def read_submission(
     described = describe_estimator(predictions) | jsonable(context)
     look_for_groups(ladder, predictions, {})
     return ladder.predict(predictions), described
+
+
+_RESPONSES = ("labels", "probabilities", "scores", "values")
+
+
+def sources_of(ladder: OpenLadder, predictions: Any) -> dict[str, tuple[Any, bool]]:
+    """Return what was given for each metric, and whether its second column is meant."""
+    if not ladder.by_metric:
+        return {ALONE: (predictions, False)}
+    responses = {name: each.metric.response for name, each in ladder.by_metric.items()}
+
+    def refusal(came: str) -> errors.InvalidSubmission:
+        metrics = ", ".join(f"{name!r} takes {kind}" for name, kind in responses.items())
+        kinds = dict.fromkeys(responses.values())
+        if "probabilities" in kinds:  # which serve where scores are asked for
+            kinds.pop("scores", None)
+        wanted = ", ".join(f"{kind!r}: ..." for kind in kinds)
+        return errors.InvalidSubmission(
+            "predictions",
+            f"given for each of the metrics ({metrics})",
+            came,
+            f"Submit {{{wanted}}}, or an estimator: holdout.submit(model).",
+        )
+
+    if not isinstance(predictions, Mapping):
+        kinds = set(responses.values())
+        if len(kinds) > 1 and kinds != {"probabilities", "scores"}:
+            raise refusal("one array")
+        predictions = {"probabilities" if len(kinds) > 1 else kinds.pop(): predictions}
+    if set(predictions) == set(responses):
+        return {name: (predictions[name], False) for name in responses}
+    if not set(predictions) <= set(_RESPONSES):
+        raise refusal(f"a mapping with {', '.join(map(repr, predictions))}")
+    sources, unused = {}, set(predictions)
+    for name, response in responses.items():
+        # The score of an estimator without a decision function is the same.
+        as_scores = response == "scores" and response not in predictions
+        source = "probabilities" if as_scores else response
+        if source not in predictions:
+            lacking = source if source in responses.values() else response
+            raise refusal(f"a mapping without {lacking!r}")
+        sources[name] = predictions[source], as_scores
+        unused.discard(source)
+    if unused:
+        raise refusal(f"a mapping with {', '.join(map(repr, sorted(unused)))} as well")
+    return sources
+
+
+def warn_of_labels(ladder: OpenLadder, predictions: Any) -> None:
+    """Warn of labels where scores to rank by were wanted."""
+    for name, (source, as_scores) in sources_of(ladder, predictions).items():
+        metric = (ladder.by_metric.get(name) or ladder).metric
+        if as_scores or (metric.response != "scores" and not metric.name.startswith("roc_auc")):
+            continue
+        # A fact about predictions alone.
+        values = np.unique(np.asarray(values_of(source), dtype=np.float64))
+        if len(values) == 2 and bool((values == np.round(values)).all()):
+            errors.warn(
+                f"{metric.name} ranks the rows, and these predictions have two values only, like "
+                "labels: submit decision_function(X) or predict_proba(X) instead of predict(X).",
+                errors.PredictionWarning,
+            )
 
 
 def held_by(ladder: OpenLadder, releases: Sequence[Release]) -> tuple[int | None, tuple[bool, ...]]:
@@ -221,7 +284,7 @@ def ranked(
     means = np.asarray(scores, dtype=np.float64)
     order = np.flatnonzero(np.isfinite(means))
     if not len(order):
-        raise InvalidArgument(
+        raise errors.InvalidArgument(
             "search",
             "one that scored a candidate on the training rows",
             "one in which all failed",
@@ -250,7 +313,7 @@ def _pooled_error(folds: NDArray[np.float64] | None, order: NDArray[np.intp]) ->
 def confirm(ladder: OpenLadder, models: Any) -> tuple[Finalist, ...]:
     """Query the holdout with a list of models as one batch; see `LadderHoldout.finalists`."""
     if isinstance(models, str | bytes | dict) or not hasattr(models, "__iter__"):
-        raise InvalidArgument(
+        raise errors.InvalidArgument(
             "models",
             "a list of fitted estimators or of predictions",
             type(models).__name__,
@@ -259,7 +322,7 @@ def confirm(ladder: OpenLadder, models: Any) -> tuple[Finalist, ...]:
         )
     models = list(models)
     if not models:
-        raise InvalidArgument("models", "at least one model", "an empty list")
+        raise errors.InvalidArgument("models", "at least one model", "an empty list")
     with Batch(ladder) as batch:
         for model in models:
             batch.submit(model)
@@ -277,15 +340,15 @@ def winner_of(finalists: tuple[Finalist, ...], incumbent: int | None) -> int:
             return place
     if any(finalist.release.has_held for finalist in finalists):
         place = max(range(len(finalists)), key=lambda number: finalists[number].release)
-        warn(
+        errors.warn(
             f"Picked: submission {finalists[place].release.submission}, the last of this search "
             f"that became the incumbent. {overtaken(incumbent)}",
-            NotIncumbentWarning,
+            errors.NotIncumbentWarning,
         )
         return place
-    warn(
+    errors.warn(
         "No finalist of this search became the incumbent, so none is known to be better than what "
         f"you had: {incumbent_named(incumbent)}. Picked: the best by its inner score.",
-        NoImprovementWarning,
+        errors.NoImprovementWarning,
     )
     return 0

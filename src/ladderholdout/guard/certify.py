@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ladderholdout.arguments import inside
 from ladderholdout.certificates import metric_limits, score_intervals
@@ -20,7 +19,6 @@ from ladderholdout.errors import InvalidArgument, VaultError
 from ladderholdout.guard import counting, rows, submit
 from ladderholdout.guard.certificate import INDEPENDENT, ScoreCertificate, uncertified
 from ladderholdout.guard.views import score_of
-from ladderholdout.ledger.counts import LadderQueries
 from ladderholdout.ledger.events import Shown
 from ladderholdout.ledger.fold import LadderRecord
 from ladderholdout.ledger.transaction import Transaction
@@ -35,21 +33,8 @@ _LEAST = 0.05
 _OF_OTHERS = "what others were shown: "
 
 
-@dataclass(frozen=True, slots=True)
-class Level:
-    """A confidence, and in nats what it costs that it was not the registered one."""
-
-    confidence: float
-    price: float = 0.0
-
-
-def registered(tx: Transaction, ladder: LadderRecord) -> Level:
-    """Return the level that the holdout of a ladder was registered with."""
-    return Level(tx.holdout(ladder.holdout_id).confidence)
-
-
-def level_of(ladder: submit.LedgerLadder, confidence: float | None) -> Level:
-    """Return the level of a confidence; one that is new is on record before anything is shown.
+def level_of(ladder: submit.LedgerLadder, confidence: float | None) -> float:
+    """Return the confidence to certify at; a new one is on record before anything is shown.
 
     Parameters
     ----------
@@ -59,7 +44,7 @@ def level_of(ladder: submit.LedgerLadder, confidence: float | None) -> Level:
 
     Returns
     -------
-    Level
+    float
 
     Raises
     ------
@@ -69,20 +54,32 @@ def level_of(ladder: submit.LedgerLadder, confidence: float | None) -> Level:
         The ledger cannot be written.
     """
     stated = None if confidence is None else inside("confidence", confidence)
-    fixed, known = ladder.read(
-        lambda tx, record: (registered(tx, record), tx.fold(record.holdout_id).confidences)
-    )
-    if stated is None or stated == fixed.confidence:
-        return fixed
-    if stated not in known:
-        known = ladder.write(partial(_note, stated=stated))
-    return Level(stated, transcripts.later_price(known.index(stated) + 1, stated))
+
+    def is_new(tx: Transaction, record: LadderRecord) -> bool:
+        return stated not in (None, registered(tx, record), *tx.fold(record.holdout_id).confidences)
+
+    def note(tx: Transaction, record: LadderRecord) -> None:
+        if is_new(tx, record):
+            tx.note(record.holdout_id, "confidence", confidence=stated)
+
+    if stated is None:
+        return ladder.read(registered)
+    if ladder.read(is_new):
+        ladder.write(note)
+    return stated
 
 
-def _note(tx: Transaction, ladder: LadderRecord, stated: float) -> tuple[float, ...]:
-    if stated not in tx.hold(ladder.holdout_id).confidences:
-        tx.note(ladder.holdout_id, "confidence", confidence=stated)
-    return tx.fold(ladder.holdout_id).confidences
+def registered(tx: Transaction, ladder: LadderRecord) -> float:
+    """Return the confidence that the holdout of a ladder was registered with."""
+    return tx.holdout(ladder.holdout_id).confidence
+
+
+def price_of(tx: Transaction, ladder: LadderRecord, confidence: float) -> float:
+    """Return what a confidence costs that was not the registered one, in nats."""
+    if confidence == registered(tx, ladder):
+        return 0.0
+    number = tx.fold(ladder.holdout_id).confidences.index(confidence) + 1
+    return transcripts.later_price(number, confidence)
 
 
 def guard_if_here(ladder: submit.LedgerLadder) -> submit.Guard | None:
@@ -101,7 +98,7 @@ def certificate_of(
     ladder: LadderRecord,
     metric: Metric,
     guard: submit.Guard | None,
-    level: Level | None = None,
+    confidence: float | None = None,
     bars: counting.Bars | None = None,
 ) -> ScoreCertificate:
     """Certify the released score of a ladder, as far as it is on record or follows from it.
@@ -111,10 +108,11 @@ def certificate_of(
     tx : Transaction
     ladder : LadderRecord
     metric : Metric
+        That of the handle, whose function may be missing.
     guard : submit.Guard or None
         What holds the rows, whose weights count; None where they are missing.
-    level : Level, optional
-        A confidence, and what it costs; by default the registered one.
+    confidence : float, optional
+        By default the registered one.
     bars : mapping, optional
         What `bars_on` read already, where several ladders of a holdout are certified.
 
@@ -123,53 +121,53 @@ def certificate_of(
     ScoreCertificate
         Where there is none, it contains the reason.
     """
-    selection = selection_of(tx, ladder, metric, guard, level, bars)
-    if isinstance(selection, ScoreCertificate):
-        return selection
-    return selection.certificate(selection.recorded(tx))
+    selection = selection_of(tx, ladder, metric, guard, confidence, bars)
+    return selection if isinstance(selection, ScoreCertificate) else selection.certificate()
 
 
-def certificates_alike(
+def certificates_of(
     tx: Transaction,
     ladders: Sequence[LadderRecord],
-    latest: LadderRecord,
     metric: Metric,
-    guard: submit.Guard,
-    level: Level,
-    bars: counting.Bars,
-) -> list[ScoreCertificate] | None:
-    """Certify the incumbents of many ladders of a holdout at the price of the latest of them.
+    guard: submit.Guard | None,
+    confidence: float,
+    latest: LadderRecord | None,
+) -> list[ScoreCertificate]:
+    """Certify the incumbents of many ladders of a holdout: each by itself, or at one price.
 
-    What had been released when the latest one was chosen goes on from what had been released
-    when any other was, and the code of what goes on is not shorter: so none of them is narrower
-    than its own, and one transcript is counted in place of one for each
-    (docs/background/leaderboards.md, many accounts).
-
-    Returns
-    -------
-    list of ScoreCertificate or None
-        None where that does not hold: where requests are counted, or places of batches whose
-        size was not announced.
+    Parameters
+    ----------
+    tx : Transaction
+    ladders : sequence of LadderRecord
+    metric, guard, confidence
+        As for `certificate_of`.
+    latest : LadderRecord or None
+        That whose incumbent is the latest, at whose price all are certified if that is right:
+        unless requests are counted, or places of batches whose size was not announced. What had
+        been released when it was chosen goes on from what had been released when any other was,
+        and the code of what goes on is not shorter: so none of them is narrower than its own, and
+        one transcript is counted in place of one for each (docs/background/leaderboards.md, many
+        accounts).
     """
-    selection = selection_of(tx, latest, metric, guard, level, bars)
-    if isinstance(selection, ScoreCertificate):
-        return None
-    transcript = selection.transcript
-    if transcript.on_request or transcript.size is None:
-        return None
+    bars = counting.bars_on(tx, ladders[0].holdout_id) if ladders else {}
+    stated = metric, guard, confidence, bars
+    selection = None if latest is None else selection_of(tx, latest, *stated)
+    of = selection.transcript if isinstance(selection, Selection) else None
+    if not isinstance(selection, Selection) or of is None or of.on_request or of.size is None:
+        return [certificate_of(tx, ladder, *stated) for ladder in ladders]
     # Any of them may have been a member of the largest batch.
-    sizes = tx.fold(latest.holdout_id).sizes.values()
-    transcript = replace(transcript, place=1, size=max(transcript.size, *sizes, 1))
+    sizes = tx.fold(selection.ladder.holdout_id).sizes.values()
+    priced = replace(of, place=1, size=max(of.size, *sizes, 1))
     alone = transcripts.Transcript.alone()
-    alike = replace(alone, shown=transcript.log_count() - alone.log_count())
-    selection = replace(selection, transcript=alike)
+    alike = replace(alone, shown=priced.log_count() - alone.log_count())
+    selection = replace(selection, transcript=alike, recorded=None)
     known: dict[float, ScoreCertificate] = {}
     certificates = []
     for ladder in ladders:
         risk = float(ladder.state["standing"])
         if risk not in known:
-            own = replace(selection, ladder=ladder, score=metric.to_score(risk))
-            known[risk] = own.certificate(None)
+            score = metric.to_score(risk)
+            known[risk] = replace(selection, ladder=ladder, score=score).certificate()
         certificates.append(replace(known[risk], submission=ladder.incumbent))
     return certificates
 
@@ -182,69 +180,69 @@ class Selection:
     ----------
     ladder : LadderRecord
     metric : Metric
-    weights : ndarray, shape (n,), or None
-        Of the rows that the ladder measures.
-    level : Level
+    guard : submit.Guard
+    confidence : float
+    price : float
+        What the confidence costs, in nats.
     score : float
         The released score.
     transcript : Transcript
     moment : counting.Moment
         What had been shown when it was chosen.
     requested : counting.Moment or None
-        What had been shown when its score was requested, where that is counted.
+        What had been shown when its score was requested, if it was.
     amended : rows.Amended
+    recorded : Shown or None
+        The certificate of this incumbent at this confidence that was shown, if any.
     way : str
         What a reason adds about the reserve, if there is one.
     doubts : tuple of str
         As `doubts_about` returns them.
-    estimand : {"rows", "groups"} or None
-        Which mean it is of, where whole groups of rows were drawn.
     """
 
     ladder: LadderRecord
     metric: Metric
-    weights: NDArray[np.float64] | None
-    level: Level
+    guard: submit.Guard
+    confidence: float
+    price: float
     score: float
     transcript: transcripts.Transcript
     moment: counting.Moment
     requested: counting.Moment | None
     amended: rows.Amended
+    recorded: Shown | None
     way: str
     doubts: tuple[str, ...]
-    estimand: str | None
+
+    @property
+    def estimand(self) -> str | None:
+        """Which mean it is of, where whole groups of rows were drawn."""
+        return self.guard.holdout.estimand
 
     @property
     def own(self) -> counting.CountedLadder:
         """The ladder itself, as it is counted."""
         return self.moment.ladders[self.ladder.id]
 
-    def recorded(self, tx: Transaction) -> Shown | None:
-        """Return the certificate of this incumbent at this confidence that was shown, if any."""
-        asked = self.ladder.id, self.ladder.incumbent, self.level.confidence
-        intervals = tx.fold(self.ladder.holdout_id).shown_of("interval")
-        same = (it for it in intervals if (it.ladder, it.submission, it.confidence) == asked)
-        return next(same, None)
-
-    def certificate(self, recorded: Shown | None) -> ScoreCertificate:
+    def certificate(self) -> ScoreCertificate:
         """Return the certificate on record, else that by the score alone, or why there is none."""
-        if recorded is not None:
-            return self._shown(recorded)
-        is_exact = self.metric.is_mean and self.metric.released_range is not None
-        if is_exact and self.estimand is None:
+        metric = self.metric
+        if self.recorded is not None:
+            return self._shown(self.recorded)
+        if metric.is_mean and metric.released_range is not None and self.estimand is None:
             return self._by_score()
         reason = self._why_not_by_rows() or (
             "it depends on more than the released score: certificate() works it out, puts it on "
             "record and shows it, and certificates of later incumbents pay for that"
         )
-        return uncertified(reason, self.level.confidence, self.ladder.incumbent, self.score)
+        return uncertified(reason, self.confidence, self.ladder.incumbent, self.score)
 
     def _certified(
         self, ends: tuple[float, float], bound: str, log_count: float, **more: Any
     ) -> ScoreCertificate:
         return ScoreCertificate(
-            *(self.score, *ends, self.level.confidence, self.ladder.incumbent, bound, log_count),
-            price=self.level.price,
+            *(self.score, *ends, self.confidence, self.ladder.incumbent, bound, log_count),
+            price=self.price,
             doubts=self.doubts,
             mean_over=self.estimand,
             **more,
@@ -252,42 +250,29 @@ class Selection:
 
     def _shown(self, record: Shown) -> ScoreCertificate:
         """Return a certificate as it was shown before."""
-        log_level = math.log1p(-self.level.confidence) - record.log_count - math.log(2.0)
-        n, ends, estimand = self.own.n, ends_of(record), self.estimand
+        metric, n, ends = self.metric, self.own.n, ends_of(record)
+        log_level = math.log1p(-self.confidence) - record.log_count - math.log(2.0)
         clipped = record.more["clipped"] and tuple(record.more["clipped"])
-        batch = record.more["place"] > 1
+        batch, of = record.more["place"] > 1, self.estimand
         return self._certified(
             *(ends, record.bound, record.log_count),
-            assumptions=score_intervals.assumptions_of(self.metric, batch=batch, estimand=estimand),
-            clipping=score_intervals.clipping_of(self.metric, clipped, n),
+            assumptions=score_intervals.assumptions_of(metric, batch=batch, estimand=of),
+            clipping=score_intervals.clipping_of(metric, clipped, n),
             clipped=clipped,
-            advice=narrowed_by(self.metric, self.score, ends, n, log_level),
+            advice=narrowed_by(metric, self.score, ends, n, log_level),
         )
 
     @property
-    def by_rows(self) -> bool:
-        """Whether the certificate is worked out from the rows, and not the score alone."""
+    def adds(self) -> bool:
+        """Whether the certificate is still to be worked out from the rows, and put on record."""
         # The released score does not show how the errors lie in the groups.
         depends = not self.metric.counts or self.estimand is not None
-        return depends and self._why_not_by_rows() is None
+        return self.recorded is None and depends and self._why_not_by_rows() is None
 
     def _why_not_by_rows(self) -> str | None:
-        metric = self.metric
-        bound = metric_limits.bound_of(metric, grouped=self.estimand is not None)
-        if isinstance(bound, str):
-            if "custom" in self.ladder.settings.metric_settings:
-                bound += ", or its function was not stated again (scoring=)"
-            return bound + self.way
-        if bound.needs_ranges and metric.target_range is None:
-            return metric_limits.NO_RANGES + self.way
-        if self.weights is not None:
-            return f"no bound of {metric.name} is known for rows with weights{self.way}"
-        if self.amended.count:
-            return (
-                "labels were amended before the incumbent was submitted, which the bound of "
-                f"{metric.name} cannot allow for{self.way}"
-            )
-        return None
+        custom = "custom" in self.ladder.settings.metric_settings
+        reason = why_not_by_rows(self.metric, self.guard.part, self.amended, custom=custom)
+        return reason and reason + self.way
 
     def _by_score(self) -> ScoreCertificate:
         """Certify a bounded mean by the released score alone."""
@@ -310,13 +295,32 @@ class Selection:
         """Certify a released risk, of a loss in [0, 1], after what a transcript has."""
         return transcripts.certify(
             *(risk, self.own.n, transcript),
-            confidence=self.level.confidence,
+            confidence=self.confidence,
             rounding=rounding,
             noise=rule.allowance if rule.noisy else None,
             binary=self.metric.counts,
-            weights=self.weights,
-            price=self.level.price,
+            weights=self.guard.part.weights,
+            price=self.price,
         )
+
+
+def why_not_by_rows(
+    metric: Metric, part: rows.Part, amended: rows.Amended, *, custom: bool = False
+) -> str | None:
+    """Return why no interval follows from some rows, if so; `custom` is for a user's function."""
+    bound = metric_limits.bound_of(metric, grouped=part.groups is not None)
+    if isinstance(bound, str):
+        return bound + ", or its function was not stated again (scoring=)" * custom
+    if bound.needs_ranges and metric.target_range is None:
+        return metric_limits.NO_RANGES
+    if part.weights is not None:
+        return f"no bound of {metric.name} is known for rows with weights"
+    if amended.count:
+        return (
+            "labels were amended before the incumbent was submitted, which the bound of "
+            f"{metric.name} cannot allow for"
+        )
+    return None
 
 
 def ends_of(shown: Shown) -> tuple[float, float]:
@@ -332,45 +336,42 @@ def selection_of(
     ladder: LadderRecord,
     metric: Metric,
     guard: submit.Guard | None,
-    level: Level | None = None,
+    confidence: float | None = None,
     bars: counting.Bars | None = None,
 ) -> Selection | ScoreCertificate:
     """Return what is known about the incumbent of a ladder, or why it cannot be certified."""
-    level = registered(tx, ladder) if level is None else level
+    confidence = registered(tx, ladder) if confidence is None else confidence
     if guard is None:
         reason = (
             "the holdout's rows, whose weights count, or the function of a metric of your own, "
             "are missing; open it with them, LadderHoldout(X, y, scoring=...)"
         )
-        return uncertified(reason, level.confidence)
-    weights = guard.part.weights
-    chosen, holdout = tx.chosen(ladder), tx.holdout(ladder.holdout_id)
+        return uncertified(reason, confidence)
+    chosen, holdout, known = tx.chosen(ladder), guard.holdout, tx.fold(ladder.holdout_id)
     if chosen is None:
-        return uncertified("the ladder has no incumbent yet", level.confidence)
-    own, score = chosen.own, score_of(ladder.released, metric)
+        return uncertified("the ladder has no incumbent yet", confidence)
+    own, score, weights = chosen.own, score_of(ladder.released, metric), guard.part.weights
     way = "; reserve_certificate() queries the reserve" if holdout.n_reserve else ""
-    counted = partial(counting.moment, tx, holdout.id, bars=bars, weighted=weights is not None)
+    counted = partial(counting.moment, tx, known.id, bars=bars, weighted=weights is not None)
     then = counted(own.position, chosen=chosen, way=way)
     missing = then.missing
     if score is None and missing is None:
         missing = "it would show the released score; reveal does, when the search is over"
     if missing is not None:
-        return uncertified(missing, level.confidence, ladder.incumbent, score)
+        return uncertified(missing, confidence, ladder.incumbent, score)
     assert score is not None
     event = 1 + chosen.runs - (own.batch is None)  # but itself
     for queries in chosen.ladders:
         single = sum(one.batch is None for one in queries.improved)
         event += queries.count if then.ladders[queries.ladder_id].discloses else single
-    on_request, asked = not tx.ladders(holdout.id)[0].settings.shows_scores, None
-    revealed = ladder.revealed.get(own.number)
+    on_request = not tx.ladders(known.id)[0].settings.shows_scores
+    revealed, asked, request = ladder.revealed.get(own.number), None, None
     if on_request and revealed is not None:
-        # Where what came before is not counted, the request is not either.
         asked = counted(revealed)
-        asked = asked if asked.missing is None else None
-    request = None
-    if asked is not None and revealed is not None:
-        number = len(tx.fold(holdout.id).revealed(revealed)) + 1
-        request = transcripts.Request(number, asked.transcripts(), asked.shown, asked.orders())
+        # Where what came before is not counted, the request is not either.
+        if asked.missing is None:
+            number = len(known.revealed(revealed)) + 1
+            request = transcripts.Request(number, asked.transcripts(), asked.shown, asked.orders())
     size = 1 if own.batch is None else own.size
     transcript = transcripts.Transcript(
         before=chosen.before,
@@ -383,10 +384,13 @@ def selection_of(
         on_request=on_request,
         request=request,
     )
-    amended = rows.amended_before(tx, holdout.id, own.position, weights)
+    amended = rows.amended_before(tx, known.id, own.position, weights)
+    sought, shown = (ladder.id, ladder.incumbent, confidence), known.shown_of("interval")
+    same = (it for it in shown if (it.ladder, it.submission, it.confidence) == sought)
+    price = price_of(tx, ladder, confidence)
     return Selection(
-        *(ladder, metric, weights, level, score, transcript, then, asked, amended, way),
-        *(doubts_about(tx, holdout.id), holdout.estimand),
+        *(ladder, metric, guard, confidence, price, score, transcript, then, asked, amended),
+        *(next(same, None), way, doubts_about(tx, known.id)),
     )
 
 
@@ -401,8 +405,9 @@ def doubts_about(tx: Transaction, holdout_id: int) -> tuple[str, ...]:
 # All of it follows from what was released: it shows nothing new.
 
 
-def itemised(certificate: ScoreCertificate, selection: Selection) -> ScoreCertificate:
+def itemised(selection: Selection) -> ScoreCertificate:
     """Return a certificate with its bill, and other rules beside it."""
+    certificate = selection.certificate()
     if certificate.missing is not None or certificate.log_count is None:
         return certificate
     bill = tuple((what, nats) for what, nats in _items(selection) if nats >= _LEAST)
@@ -412,8 +417,8 @@ def itemised(certificate: ScoreCertificate, selection: Selection) -> ScoreCertif
     transcript, without_scores = selection.transcript, None
     discloses = any(ladder.improved is None for ladder in transcript.ladders)
     if not discloses and any(ladder.values for ladder in transcript.ladders):
-        least = min(_unseen(transcript).log_count(), transcript.log_count())
-        without_scores = least + selection.level.price
+        unseen = _unseen(transcript).log_count() + selection.price
+        without_scores = min(unseen, certificate.log_count)
     instead = tuple(_instead(selection))
     return replace(certificate, bill=bill, instead=instead, without_scores=without_scores)
 
@@ -470,7 +475,7 @@ def _items(selection: Selection) -> Iterator[tuple[str, float]]:
         yield f"{start}the {len(ladder.values)} scores that {who} showed, by {rule}", values
     yield "which members were the best of announced batches before", counted.orders
     yield "estimates and intervals that were shown, and holdouts that share rows", counted.shown
-    yield "a confidence that was not the registered one", selection.level.price
+    yield "a confidence that was not the registered one", selection.price
 
 
 def _instead(selection: Selection) -> Iterator[tuple[str, float, float]]:
@@ -479,54 +484,43 @@ def _instead(selection: Selection) -> Iterator[tuple[str, float, float]]:
     Where each release came from a query without a batch, and nothing else was released: what did
     not improve would hardly have improved a coarser ladder.
     """
-    own, transcript = selection.own, selection.transcript
+    own, transcript, metric = selection.own, selection.transcript, selection.metric
     chosen, rule = selection.ladder.chosen, own.rule
     alone = chosen is not None and chosen.batch is None and len(transcript.ladders) == 1
-    if not alone or selection.metric.loss is not zero_one or rule is None:
+    if not alone or metric.loss is not zero_one or rule is None:
         return
     # The ladder's own releases have to be all there is to pay for, and what was not shown must
     # not be worked out from either.
     if rule.needs_account or rule.noisy or rule.discloses or not own.settings.shows_scores:
         return
-    if selection.estimand is not None or selection.weights is not None or transcript.shown != 0.0:
+    weights = selection.guard.part.weights
+    if selection.estimand is not None or weights is not None or transcript.shown != 0.0:
         return
     (queries,) = selection.moment.queries
     if queries.ladder_id != selection.ladder.id or len(queries.improved) < 2 or queries.releases:
         return
+
+    def ruled(
+        name: str, rule: Mechanism, risk: float, transcript: transcripts.Transcript
+    ) -> tuple[str, float, float]:
+        certified = selection.at(risk, transcript, rule, rule.resolution(own.n))
+        return name, metric.to_score(certified.high), metric.to_score(certified.low)
+
     standing = selection.ladder.state["standing"]
-    name = f"{rule!r}, show='improvements'"
-    yield _by_rule(name, selection, rule, standing, _unseen(transcript))
-    for step in _STEPS:
-        yield _replayed(SimplifiedLadder(step=step), selection, queries)
-
-
-def _replayed(
-    rule: Mechanism, selection: Selection, queries: LadderQueries
-) -> tuple[str, float, float]:
-    """Let a rule without noise decide on the risks that were released."""
-    n = selection.own.n
-    state, improved, values, risk = rule.start(n), [], [], 0.0
-    for improvement in queries.improved:
-        state, outcome = rule.decide(state, Evidence(improvement.risk), np.random.default_rng(0))
-        if outcome.improved:
-            improved.append(improvement.query)
-            values.append(round(outcome.risk / rule.resolution(n)))
-            risk = outcome.risk
-    grid = transcripts.grid_of(rule, n, binary=True)
-    assert grid is not None
-    ladder, before = None, (tuple(improved[:-1]), tuple(values[:-1]))
-    if improved[-1] > 1:
-        ladder = transcripts.ladder_transcript(improved[-1] - 1, *before, grid)
-    return _by_rule(repr(rule), selection, rule, risk, transcripts.Transcript.alone(ladder))
-
-
-def _by_rule(
-    name: str,
-    selection: Selection,
-    rule: Mechanism,
-    risk: float,
-    transcript: transcripts.Transcript,
-) -> tuple[str, float, float]:
-    certified = selection.at(risk, transcript, rule, rule.resolution(selection.own.n))
-    to_score = selection.metric.to_score
-    return name, to_score(certified.high), to_score(certified.low)
+    yield ruled(f"{rule!r}, show='improvements'", rule, standing, _unseen(transcript))
+    unused = np.random.default_rng(0)
+    for coarser in (SimplifiedLadder(step=step) for step in _STEPS):
+        # It decides on the risks that were released, without noise.
+        state, improved, values, risk = coarser.start(own.n), [], [], 0.0
+        for one in queries.improved:
+            state, outcome = coarser.decide(state, Evidence(one.risk), unused)
+            if outcome.improved:
+                improved.append(one.query)
+                values.append(round(outcome.risk / coarser.resolution(own.n)))
+                risk = outcome.risk
+        grid = transcripts.grid_of(coarser, own.n, binary=True)
+        assert grid is not None
+        ladder, before = None, (tuple(improved[:-1]), tuple(values[:-1]))
+        if improved[-1] > 1:
+            ladder = transcripts.ladder_transcript(improved[-1] - 1, *before, grid)
+        yield ruled(repr(coarser), coarser, risk, transcripts.Transcript.alone(ladder))

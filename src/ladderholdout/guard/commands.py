@@ -33,7 +33,7 @@ from pydantic import (
 from pydantic.json_schema import GenerateJsonSchema
 
 from ladderholdout.errors import InvalidArgument, InvalidSubmission, LadderHoldoutError
-from ladderholdout.guard import certificate, context, open_ladder, views, withdrawal
+from ladderholdout.guard import certificate, context, open_ladder, views
 from ladderholdout.guard.open_ladder import Command as Command
 from ladderholdout.guard.rows import NamedPredictions
 from ladderholdout.ledger.arrays import from_bytes, to_bytes
@@ -262,13 +262,8 @@ def _number(value: Any, info: ValidationInfo) -> Any:
     return value
 
 
-def is_search(text: str) -> bool:
-    """Return whether a text is a valid id of a search."""
-    return len(text) <= 32 and text.isprintable()
-
-
-def _search(text: str) -> str:
-    if not is_search(text):
+def _printable(text: str) -> str:
+    if not text.isprintable():
         raise ValueError
     return text
 
@@ -306,7 +301,7 @@ Id: TypeAlias = int | float | Annotated[str, Field(max_length=LONGEST_ID)]
 Ids = Annotated[list[Id], Field(description="a list with one for each prediction")]
 Search = Annotated[
     str,
-    AfterValidator(_search),
+    AfterValidator(_printable),
     Field(max_length=32, description="a printable text of at most 32 characters"),
 ]
 Key = Annotated[
@@ -423,6 +418,49 @@ class Description:
     shown: str
     created: datetime
     state: open_ladder.State
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """What became of a ladder by the withdrawal of a submission.
+
+    Attributes
+    ----------
+    submission : int
+        The one that was withdrawn.
+    reason : str
+    incumbent : int or None
+        The submission behind the released score now; None where the ladder has none.
+    score : float or None
+        The released score now; None without an incumbent, and where the ladder releases no
+        values.
+    again : tuple of int
+        Submissions that were compared with the withdrawn one and did not improve on it. Submit
+        them once more: each is a query again.
+
+    Examples
+    --------
+    >>> Withdrawn(7, "trained on the holdout", 3, 0.91, (8, 9))
+    Withdrawn(submission=7, reason='trained on the holdout', incumbent=3, score=0.91, again=(8, 9))
+    """
+
+    submission: int
+    reason: str
+    incumbent: int | None
+    score: float | None
+    again: tuple[int, ...]
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Return it as (what, value) pairs, for printing."""
+        now = "none" if self.incumbent is None else f"submission {self.incumbent}"
+        lines = [
+            ("withdrawn", f"submission {self.submission}: {self.reason}"),
+            ("incumbent", now),
+            ("released score", views.score_line(self.score)),
+        ]
+        if self.again:
+            lines.append(("submit again", ", ".join(map(str, self.again))))
+        return lines
 
 
 # -- commands --------------------------------------------------------------------------
@@ -566,7 +604,7 @@ class Compare(Command[certificate.Comparison]):
 
 
 @command(OWNER, shows=True)
-class Withdraw(Command[withdrawal.Withdrawn]):
+class Withdraw(Command[Withdrawn]):
     """Withdraw a submission, on record."""
 
     submission: Number

@@ -49,27 +49,25 @@ def strip(error: BaseException) -> None:
     frames that are taken out are deleted, for a debugger climbs from one frame to its caller. An
     unexpected error has a note through which functions of this library it came.
     """
-    _strip(error, users=False, seen=set())
-
-
-def _strip(error: BaseException, *, users: bool, seen: set[int]) -> None:
-    if id(error) in seen:
-        return
-    seen.add(id(error))
-    users_own, ours = _split(error.__traceback__, users)
-    error.__traceback__ = _linked(users_own)
-    if isinstance(error, LadderHoldoutError):
-        error.__cause__ = error.__context__ = None
-        return
-    if ours and isinstance(error, Exception):
-        error.add_note("It came through ladderholdout: " + ", ".join(ours))
-    # What an error within the library hangs on was caught there, and its text may reveal it.
-    if not users_own and not isinstance(error, SearchStopped):
-        error.__cause__ = error.__context__ = None
-        return
-    for one in (error.__cause__, error.__context__):
-        if one is not None:
-            _strip(one, users=bool(users_own), seen=seen)
+    waiting, seen = [(error, False)], set[int]()
+    while waiting:
+        error, users = waiting.pop()
+        if id(error) in seen:
+            continue
+        seen.add(id(error))
+        users_own, ours = _split(error.__traceback__, users)
+        trace: TracebackType | None = None
+        for link in reversed(users_own):
+            trace = TracebackType(trace, link.tb_frame, link.tb_lasti, link.tb_lineno)
+        error.__traceback__ = trace
+        refused = isinstance(error, LadderHoldoutError)
+        if ours and isinstance(error, Exception) and not refused:
+            error.add_note("It came through ladderholdout: " + ", ".join(ours))
+        # What an error within the library hangs on was caught there, and its text may reveal it.
+        if refused or not (users_own or isinstance(error, SearchStopped)):
+            error.__cause__ = error.__context__ = None
+        hangs_on = error.__context__, error.__cause__
+        waiting += [(one, bool(users_own)) for one in hangs_on if one is not None]
 
 
 def _split(trace: TracebackType | None, users: bool) -> tuple[list[TracebackType], list[str]]:
@@ -91,25 +89,15 @@ def _split(trace: TracebackType | None, users: bool) -> tuple[list[TracebackType
     return users_own, ours
 
 
-def _linked(links: list[TracebackType]) -> TracebackType | None:
-    below: TracebackType | None = None
-    for link in reversed(links):
-        below = TracebackType(below, link.tb_frame, link.tb_lasti, link.tb_lineno)
-    return below
-
-
 class _Off:
     """How many blocks of this process MLflow's autologging is off for, and what turns it back."""
 
     def __init__(self) -> None:
         self.lock, self.inside, self.switch = threading.Lock(), 0, ExitStack()
 
-    def close(self) -> None:
-        self.switch.close()
-
 
 # Whoever was inside in the parent is not in the child.
-_off = PerProcess(_Off, drop=_Off.close)
+_off = PerProcess(_Off, drop=lambda off: off.switch.close())
 
 
 @contextmanager

@@ -37,13 +37,13 @@ def describe_estimator(estimator: Any) -> dict[str, Any]:
     described: dict[str, Any] = {"estimator": type(estimator).__name__}
     # Deep: the parameters of nested estimators are among them. All of them: a search's
     # candidates are found again by theirs.
-    parameters = _parameters_of(estimator)
+    parameters = parameters_of(estimator)
     if parameters is not None:
         described["parameters"] = {str(name): describe(value) for name, value in parameters.items()}
     return described
 
 
-def _parameters_of(estimator: Any) -> Mapping[str, Any] | None:
+def parameters_of(estimator: Any) -> Mapping[str, Any] | None:
     """Return the parameters of an estimator; None where it has none or cannot name them."""
     try:
         if isinstance(estimator, type) or not hasattr(estimator, "get_params"):
@@ -59,7 +59,7 @@ def describe_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
     described = {}
     for name, value in parameters.items():
         described[name] = describe(value)
-        nested = _parameters_of(value)
+        nested = parameters_of(value)
         if nested is not None:
             described |= describe_parameters({f"{name}__{key}": v for key, v in nested.items()})
     return described
@@ -113,14 +113,12 @@ def jsonable(context: Mapping[str, Any] | None) -> dict[str, Any]:
     try:
         written = json.dumps(dict(context), allow_nan=False)
     except Exception:  # whatever its entries raise; a recursive one goes too deep
-        written = None
-    if written is None:
         raise InvalidArgument(
             "context",
             "a mapping that JSON can hold",
             "one that it cannot",
             "Use texts, finite numbers, and lists of such.",
-        )
+        ) from None
     if len(written) > _LARGEST:
         raise InvalidArgument(
             "context", f"at most {_LARGEST} characters as JSON", f"{len(written)} long"

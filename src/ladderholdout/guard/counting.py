@@ -13,9 +13,9 @@ import numpy as np
 from ladderholdout.certificates import transcript as released
 from ladderholdout.certificates.codes import LadderTranscript
 from ladderholdout.guard.views import AN_OLDER_COPY
-from ladderholdout.ledger.counts import Chosen, LadderQueries
 from ladderholdout.ledger.events import LadderSettings
 from ladderholdout.ledger.fold import Holdout, Improvement, LadderRecord
+from ladderholdout.ledger.log import Chosen, LadderQueries
 from ladderholdout.ledger.rules import rules_of, stored_metric
 from ladderholdout.ledger.transaction import Transaction
 from ladderholdout.mechanisms import MECHANISMS, Evidence, Mechanism, RankLadder
@@ -244,25 +244,19 @@ class Moment:
         What is counted of each ladder of the holdout, and of those that share rows with it.
     ladders : mapping of int to CountedLadder
         By id, with those whose queries all came since.
-    others : float
-        What queries of reserves, estimates, intervals and comparisons of holdouts that share rows
-        had shown, in nats.
     shown : float
-        That, and what estimates, intervals and comparisons of this one had shown.
+        What queries of reserves, estimates, intervals and comparisons of holdouts that share rows
+        had shown, and what estimates, intervals and comparisons of this one had, in nats.
     members : mapping
         How many queries of an announced batch went to a ladder, by ladder and batch.
-    unknown : str or None
-        What had been shown of the others that cannot be counted.
     missing : str or None
         Why it cannot be counted, if so, and what can be done about it.
     """
 
     queries: tuple[LadderQueries, ...]
     ladders: Mapping[int, CountedLadder]
-    others: float
     shown: float
     members: Mapping[tuple[int, str], int]
-    unknown: str | None
     missing: str | None
 
     def transcripts(self, chosen: Improvement | None = None) -> tuple[LadderTranscript, ...]:
@@ -290,6 +284,7 @@ def moment(
     bars: Bars | None = None,
     weighted: bool = False,
     way: str = "",
+    own: bool = True,
 ) -> Moment:
     """Read what had been shown of a holdout's rows before a position of its chain, or by now.
 
@@ -306,28 +301,28 @@ def moment(
         Whether the holdout's own rows have weights.
     way : str, optional
         What a reason adds that is about these rows alone.
+    own : bool, default=True
+        Whether to count what this holdout itself had shown.
 
     Returns
     -------
     Moment
     """
-    known, others, unknown = tx.fold(holdout_id), 0.0, None
-    if position < math.inf:
-        lengths = {holdout_id: int(position), **tx.lengths_at(holdout_id, int(position))}
-    else:
-        lengths = tx.lengths(holdout_id)
-    asked, named = known.revealed(position), {holdout_id: ""}
-    before = " before the incumbent was submitted"
-    missing = _spoilt(known, position, f"this holdout{before}{way}", AN_OLDER_COPY)
-    for other in tx.sharing(holdout_id):
-        record, until = tx.fold(other.holdout_id), lengths[other.holdout_id] + 1
-        name = f"the holdout {other.name!r}, which has {other.rows} of these rows,"
+    known, shown, unknown, missing = tx.fold(holdout_id), 0.0, None, None
+    lengths = tx.lengths(holdout_id, int(position) if position < math.inf else None)
+    asked, named, before = known.revealed(position), dict[int, str](), ""
+    if own:
+        named, before = {holdout_id: ""}, " before the incumbent was submitted"
+        missing = _spoilt(known, position, f"this holdout{before}{way}", AN_OLDER_COPY)
+    for other, rows in tx.sharing(holdout_id):
+        until = lengths[other.id] + 1
+        name = f"the holdout {other.name!r}, which has {rows} of these rows,"
         copy = f"an older copy of the ledger was put in place, and not all is on record of {name}"
-        named[other.holdout_id] = f" of {name}"
-        unknown = unknown or _spoilt(record, until, name, copy)
-        asked |= record.revealed(until)
-        for nats in (*record.reserve_prices(until), *record.prices(until)):
-            others += nats
+        named[other.id] = f" of {name}"
+        unknown = unknown or _spoilt(other, until, name, copy)
+        asked |= other.revealed(until)
+        for nats in (*other.reserve_prices(until), *other.prices(until)):
+            shown += nats
     if unknown is not None:
         # What was revealed of the others may be of the reserve's rows, too.
         missing = missing or unknown + before
@@ -349,12 +344,10 @@ def moment(
                     missing = missing or counted.uncounted() + ("" if of else way)
                 ladders[ladder.id] = counted
     return Moment(
-        queries=tuple(one for one in queries if one.count),
+        queries=tuple(one for one in queries if one.count and one.ladder_id in ladders),
         ladders=ladders,
-        others=others,
-        shown=others + sum(known.prices(position)),
+        shown=shown + sum(known.prices(position)) if own else shown,
         members=tx.members(lengths),
-        unknown=unknown,
         missing=missing,
     )
 
@@ -367,25 +360,15 @@ def _spoilt(known: Holdout, before: float, name: str, copy: str) -> str | None:
     return copy if any(position < before for position, _ in known.restored) else None
 
 
-def shown_of_others(
-    tx: Transaction, holdout_id: int, position: float = math.inf
-) -> tuple[float, str | None]:
+def shown_of_others(tx: Transaction, holdout_id: int, position: float = math.inf) -> float | str:
     """Return what holdouts that share rows had revealed before a position, in nats.
 
     Or why it cannot be counted.
     """
     if not tx.fold(holdout_id).sharing:
-        return 0.0, None
-    then = moment(tx, holdout_id, position)
-    # Of the holdout's own ladders none is used.
-    ladders = {number: ladder for number, ladder in then.ladders.items() if ladder.of}
-    uncounted = (ladder.uncounted() for ladder in ladders.values() if ladder.grid is None)
-    missing = then.unknown or next(uncounted, None)
-    if missing is not None:
-        return 0.0, missing
-    used = (queries for queries in then.queries if queries.ladder_id in ladders)
-    prices = (ladders[queries.ladder_id].transcript(queries).length() for queries in used)
-    return sum(prices) + then.others, None
+        return 0.0
+    then = moment(tx, holdout_id, position, own=False)
+    return then.missing or sum(one.length() for one in then.transcripts()) + then.shown
 
 
 def shown_by_now(

@@ -15,31 +15,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ladderholdout import vault as vaults
+from ladderholdout.arguments import text, whole
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, LedgerError, VaultError
-from ladderholdout.feedback import check_policy
-from ladderholdout.guard import commands, on_record, open_ladder, reserve
-from ladderholdout.guard import opening as registration
-from ladderholdout.guard.certificate import ScoreCertificate
-from ladderholdout.guard.certify import certificate_of, guard_if_here
+from ladderholdout.guard import commands, on_record, open_ladder
+from ladderholdout.guard.answering import Placed, answered, naming
+from ladderholdout.guard.batches import sources_of
+from ladderholdout.guard.certificate import ALONE, OfMetrics, ScoreCertificate, together
+from ladderholdout.guard.certify import guard_if_here
 from ladderholdout.guard.containment import without_autologging, without_frames
-from ladderholdout.guard.counting import shown_beside
-from ladderholdout.guard.of_metrics import ALONE, naming, together
 from ladderholdout.guard.open_ladder import Origin, Predictions
-from ladderholdout.guard.prices import health_of
-from ladderholdout.guard.record_views import status_of, submission_of, unsent
+from ladderholdout.guard.record_views import estimate, health_of, status_of, submission_of, unsent
 from ladderholdout.guard.rows import NamedPredictions, are_named, order_by_ids, read_kept
 from ladderholdout.guard.seen import note_answer, note_shown, settle
-from ladderholdout.guard.settings import HoldoutSettings
-from ladderholdout.guard.several import answered, sources_of
 from ladderholdout.guard.submit import Guard
 from ladderholdout.guard.views import TOGETHER, Decision, Release, Status, Unsent, score_of
-from ladderholdout.guard.withdrawal import withdraw
 from ladderholdout.identity import hashing, matching
 from ladderholdout.identity.copies import take
-from ladderholdout.ledger.events import Submitted
-from ladderholdout.ledger.fold import HoldoutRecord, LadderRecord, parted_name
+from ladderholdout.ledger.fold import LadderRecord, parted_name
 from ladderholdout.ledger.place import Access, is_memory
 from ladderholdout.ledger.place import shown as url_shown
+from ladderholdout.ledger.rules import rules_of
 from ladderholdout.ledger.store import Ledger
 from ladderholdout.ledger.transaction import Transaction
 from ladderholdout.metrics import Metric, get_metric
@@ -49,16 +44,16 @@ from ladderholdout.process import PerProcess
 from ladderholdout.vault import Rows
 
 A = TypeVar("A")
+S = TypeVar("S", bound=OfMetrics)
 T = TypeVar("T")
 Body: TypeAlias = Callable[[Transaction, LadderRecord], T]
-Key: TypeAlias = tuple[str, int, datetime]
 
 # One guard per ladder, view and process: scikit-learn unpickles the ladder for every task. One
 # whose rows are in another order than the registered one is kept apart: ladders without
 # rows take the registered order for granted. So are those in the order of the first registration.
-_guards: dict[tuple[str, int, datetime, int, bool, bool], Guard] = {}
-_facts: dict[Key, open_ladder.Facts] = {}
-_blocks: dict[tuple[Key, int], tuple[NDArray[np.uint64], ...]] = {}
+_guards: dict[tuple[Any, ...], Guard] = {}
+_facts: dict[tuple[Any, ...], open_ladder.Facts] = {}
+_blocks: dict[tuple[Any, ...], tuple[NDArray[np.uint64], ...]] = {}
 _lock = PerProcess(threading.Lock)
 
 
@@ -75,7 +70,6 @@ class LocalLadder:
 
     ledger: str
     id: int
-    holdout_id: int
     # When it was started: a replaced ledger has other ladders under the same numbers.
     since: datetime
     metric: Metric
@@ -107,18 +101,24 @@ class LocalLadder:
     def verified(self) -> open_ladder.Facts:
         """Read the facts again, which fails unless the ledger is still the one they are of."""
         holdout, ladder = self.read(lambda tx, it: (tx.holdout(it.holdout_id), it))
-        place = self.ledger, holdout.id
-        facts = open_ladder.facts_of(place, holdout, ladder.settings, ladder.created)
+        return self.remember(open_ladder.facts_of((self.ledger, holdout.id), holdout, ladder))
+
+    def remember(self, facts: open_ladder.Facts) -> open_ladder.Facts:
+        """Take facts that were read for those of this ladder in this process; return them."""
         _facts[self._key] = facts
         return facts
 
     @property
-    def _key(self) -> Key:
+    def _key(self) -> tuple[str, int, datetime]:
         return self.ledger, self.id, self.since
 
     @property
-    def _place_of_guard(self) -> tuple[str, int, datetime, int, bool, bool]:
-        return self.ledger, self.id, self.since, self.view, self.foreign, self.first_order
+    def _place_of_guard(self) -> tuple[Any, ...]:
+        return *self._key, self.view, self.foreign, self.first_order
+
+    def _of_each(self, answer: Callable[[LocalLadder], S]) -> S:
+        """Return the answer of the ladder of each metric, together."""
+        return together({name: answer(ladder) for name, ladder in self.each.items()})
 
     # -- queries ----------------------------------------------------------------------
 
@@ -131,25 +131,13 @@ class LocalLadder:
         settle()
         return self._submit([predictions], [origin])[0]
 
-    def submit_rounds(
-        self, outputs: Sequence[Any], origins: Sequence[Origin]
-    ) -> tuple[Release, ...]:
-        """Submit the rounds of one training run, in the order of `rows`; all of them, or none."""
-        open_ladder.of_one_metric(self)
-        # The candidate that is being fitted depends on the answer from here on.
-        note_answer()
-        return self._submit([Predictions(output, True) for output in outputs], origins)
-
-    def submit_batch(
-        self, batch: str, predictions: Sequence[Predictions], origins: Sequence[Origin]
-    ) -> tuple[Release, ...]:
-        """Submit a batch, all of which is here before any of it is answered."""
-        settle()
-        members = [
-            replace(origin, batch=batch, place=place, announced=True)
-            for place, origin in enumerate(origins, 1)
-        ]
-        return self._submit(predictions, members)
+    def submit_all(self, sets: Sequence[Any], origins: Sequence[Origin]) -> tuple[Release, ...]:
+        """Submit the rounds of one training run, or a batch; all of it, or none."""
+        if origins[0].announced:
+            settle()
+        else:  # the candidate that is being fitted depends on the answer from here on
+            note_answer()
+        return self._submit(sets, origins)
 
     def _submit(self, sets: Sequence[Any], origins: Sequence[Origin]) -> tuple[Release, ...]:
         """Submit sets of predictions to the ladders of all metrics."""
@@ -178,26 +166,21 @@ class LocalLadder:
             (answer,) = answered({ALONE: guard}, [self._placed(predictions)], [origin])
             return guard.decision(answer[ALONE], origin)
 
-    def _placed(self, predictions: Any) -> tuple[Mapping[str, Any], NDArray[np.intp] | None]:
-        """Return predictions for each metric in the order of the rows, and that order."""
+    def _placed(self, predictions: Any) -> Predictions:
+        """Return predictions for each metric, and the order they are in."""
         if isinstance(predictions, Predictions):
-            if predictions.placed:
-                values = predictions.values
-                return values if self.by_metric else {ALONE: values}, None
-            predictions = predictions.values
-        sources, order = sources_of(self, predictions), self.order
-        placed: dict[int, Any] = {}
-        for source, _ in sources.values():
+            return predictions
+        given, placed, order = {}, dict[int, Any](), self.order
+        for name, (source, as_scores) in sources_of(self, predictions).items():
             if id(source) not in placed:
                 # What makes its values when it is read is read once for all metrics.
                 is_read = not self.by_metric or are_named(source)
                 placed[id(source)], order = self.placed(source if is_read else read_once(source))
-        return {
-            name: self.each[name].ranking(placed[id(source)]) if as_scores else placed[id(source)]
-            for name, (source, as_scores) in sources.items()
-        }, order
+            values = placed[id(source)]
+            given[name] = self.each[name]._ranking(values) if as_scores else values
+        return Predictions(given, order)
 
-    def placed(self, predictions: Any) -> tuple[Any, NDArray[np.intp] | None]:
+    def placed(self, predictions: Any) -> Placed:
         """Return one set of predictions in the order of the rows, and that order."""
         if isinstance(predictions, NamedPredictions):
             guard = self.guard()
@@ -218,13 +201,13 @@ class LocalLadder:
             predictions = by_index(predictions, self.guard().rows.X)
         return predictions, self.order
 
-    def ranking(self, predictions: Any) -> Any:
+    def _ranking(self, predictions: Any) -> Any:
         """Return the probabilities of the positive class, which rank the rows as scores do."""
         if np.ndim(predictions) != 2:
             return predictions
-        n, classes = self.guard().holdout.n, self.guard().holdout.classes
-        table = get_metric("neg_brier_score").canonical(predictions, n, classes)
-        return table[:, self.guard().metric.positive_place(classes)]
+        holdout = self.guard().holdout
+        table = get_metric("neg_brier_score").canonical(predictions, holdout.n, holdout.classes)
+        return table[:, self.metric.positive_place(holdout.classes)]
 
     def predict(self, estimator: Any, steps: tuple[Any, ...] = ()) -> Predictions:
         """Return what an estimator predicts on the rows, as these fitted pipelines leave them.
@@ -240,22 +223,18 @@ class LocalLadder:
                     name: guard.metric.respond(estimator, X, lead.holdout.classes, answers)
                     for name, guard in guards.items()
                 }
-                return Predictions(by_name if self.by_metric else by_name[ALONE], True)
+                return Predictions(by_name)
 
     def fix(self, predictions: Any) -> Predictions:
         """Read predictions once, and return them as nobody can change them; or refuse them."""
         with without_frames:
-            guards, is_placed = self.guards(), are_named(predictions)
-            if isinstance(predictions, Predictions):
-                is_placed = predictions.placed
-            given, _ = self._placed(predictions)
-            fixed = {}
-            for name, guard in guards.items():
+            given, fixed = self._placed(predictions), {}
+            for name, guard in self.guards().items():
                 n, classes = guard.holdout.n, guard.holdout.classes
                 with naming(name), without_autologging():
-                    aligned = guard.metric.canonical(given[name], n, classes)
+                    aligned = guard.metric.canonical(given.values[name], n, classes)
                 fixed[name] = guard.metric.as_submitted(aligned, classes)
-            return Predictions(fixed if self.by_metric else fixed[ALONE], is_placed)
+            return Predictions(fixed, given.order)
 
     # -- commands ---------------------------------------------------------------------
 
@@ -307,27 +286,22 @@ class LocalLadder:
             case commands.Certificate():
                 return on_record.known_certificate(self)[0]
             case commands.Certify():
-                return together(
-                    {
-                        name: on_record.certificate(one, confidence)
-                        for name, one in self.each.items()
-                    }
-                )
+                return self._of_each(partial(on_record.certificate, confidence=confidence))
             case commands.Estimate():
-                return together({name: on_record.estimate(one) for name, one in self.each.items()})
+                return self._of_each(estimate)
             case commands.Reveal():
                 record = self.write(lambda tx, record: tx.reveal(record))
                 return self.metric.to_score(record.state["standing"]) if record.incumbent else None
             case commands.Compare():
                 with without_frames:
-                    sides = self._side(command.first), self._side(command.second)
+                    first, second = (
+                        side if isinstance(side, int) else self._placed(side.given)
+                        for side in (command.first, command.second)
+                    )
                     with asked_by(self.guard().asker()):
-                        return on_record.compared(self, sides, confidence, per_day)
+                        return on_record.compared(self, (first, second), confidence, per_day)
             case commands.Withdraw():
-                number, reason = command.submission, command.reason
-                return self.write(
-                    partial(withdraw, metric=self.metric, number=number, reason=reason)
-                )
+                return self.write(partial(withdraw, self.metric, command))
             case commands.Retire():
                 return self.write(lambda tx, record: tx.retire(record.holdout_id)).retired
             case commands.Rows():
@@ -350,9 +324,8 @@ class LocalLadder:
         def read(tx: Transaction, _: LadderRecord) -> Status:
             statuses = {}
             for name, record in self.records(tx).items():
-                metric = self.each[name].metric
-                certified = certificate_of(tx, record, metric, guards[name])
-                statuses[name] = status_of(tx, record, metric, certified, place)
+                metric, guard = self.each[name].metric, guards[name]
+                statuses[name] = status_of(tx, record, metric, guard, place)
             return together(statuses)
 
         return self.read(read)
@@ -364,7 +337,7 @@ class LocalLadder:
         # Under the same key, other predictions are another batch: they may know the answers.
         name = hashlib.sha256(f"batch {self.facts.account} {key}".encode())
         for predictions in fixed:
-            values = predictions.values
+            values = predictions.values[ALONE]
             name.update((values.astype(str) if values.dtype.kind == "O" else values).tobytes())
         origins = []
         for place, member in enumerate(command.submissions, 1):
@@ -372,21 +345,12 @@ class LocalLadder:
             # By what rule a training run stopped is known where the run is, and not from afar.
             context = {k: v for k, v in origin.context.items() if k != "stopping"}
             origins.append(replace(origin, context=context))
-        return self.submit_batch(name.hexdigest()[:32], fixed, origins)
-
-    def _side(self, side: int | commands.Candidate) -> on_record.Side:
-        """Return one side of a comparison."""
-        if not isinstance(side, commands.Candidate):
-            return side
-        given, order = self._placed(side.given)
-        return given[ALONE], order
+        return self.submit_all(fixed, open_ladder.announced(name.hexdigest()[:32], origins))
 
     def reserve_certificate(self, confidence: float | None) -> ScoreCertificate:
         """Certify the incumbent of each metric by a query of the reserve."""
         note_shown()
-        return together(
-            {name: reserve.certificate(one, confidence) for name, one in self.each.items()}
-        )
+        return self._of_each(partial(on_record.reserve_certificate, confidence=confidence))
 
     def unsent(self, *, after: int, raw: bool, limit: int) -> Unsent:
         """Return the next submissions after a number, in one transaction."""
@@ -404,28 +368,12 @@ class LocalLadder:
 
     def note_rows(self, rows: int, source: str) -> None:
         """Put on record how many rows of the holdout were seen elsewhere, and where."""
-
-        def note(tx: Transaction) -> None:
-            tx.ladder(self.id, self.since)
-            tx.note_overlap(self.holdout_id, source, rows)
-
-        with without_frames:
-            Ledger.opened(self.ledger).transact(note)
+        self.write(lambda tx, record: tx.note_overlap(record.holdout_id, source, rows))
 
     def forget(self) -> None:
         """Take back the registration, and remove the copies of the rows."""
         for path in self.write(lambda tx, record: tx.forget(record.holdout_id)):
             vaults.remove(path)
-
-    def replenish(self, fresh: open_ladder.FreshRows) -> LocalLadder:
-        """Let fresh rows take the place of these; return the ladder that follows this one."""
-        stated = HoldoutSettings(feedback=self.feedback, overlap=self.overlap)
-        with without_frames:
-            store = Ledger.opened(self.ledger)
-            before = {one.id: (one.since, one.metric) for one in self.each.values()}
-            held = self.guard().rows
-            opened = registration.add_block(store, before, fresh, self.overlap, held)
-            return with_rows(store, opened, stated, self.by_metric)
 
     # -- the ledger -------------------------------------------------------------------
 
@@ -436,12 +384,10 @@ class LocalLadder:
         """
         if shown:
             note_shown()
-
-        def read(tx: Transaction) -> T:
-            return body(tx, tx.ladder(self.id, self.since))
-
         with without_frames:
-            return Ledger.opened(self.ledger).transact(read, Access.READ)
+            return Ledger.opened(self.ledger).transact(
+                lambda tx: body(tx, tx.ladder(self.id, self.since)), Access.READ
+            )
 
     def records(self, tx: Transaction) -> dict[str, LadderRecord]:
         """Return the record of the ladder of each metric."""
@@ -472,11 +418,9 @@ class LocalLadder:
                     "older: the same rows were opened in yet another order since",
                     "Open it again with its rows, LadderHoldout(X, y, ...).",
                 )
-        rows = guard.rows
         order_known = self.order is not None or not self.foreign
-        groups = guard.groups
-        names = None if groups is None else groups.names
-        held = rows.X, guard.hashes, self.view, order_known, rows.y, names
+        names = None if guard.groups is None else guard.groups.names
+        held = guard.rows.X, guard.hashes, self.view, order_known, guard.rows.y, names
         return open_ladder.HeldRows(*held, self._other_blocks)
 
     def _other_blocks(self) -> open_ladder.OtherBlocks:
@@ -486,12 +430,12 @@ class LocalLadder:
         def read(tx: Transaction, record: LadderRecord) -> open_ladder.OtherBlocks:
             own = tx.holdout(record.holdout_id)
             for block in tx.blocks(parted_name(own.name)[0]):
-                place = self._key, block.id
-                if block.id != own.id and place not in _blocks:
+                if block.id == own.id:
+                    continue
+                if (place := (*self._key, block.id)) not in _blocks:
                     views = tx.views(block.id)
                     _blocks[place] = tuple(np.sort(view.row_hashes) for view in views)
-                if block.id != own.id:
-                    parts[block.number > own.block].extend(_blocks[place])
+                parts[block.number > own.block].extend(_blocks[place])
             return parts
 
         return self.read(read)
@@ -515,17 +459,17 @@ class LocalLadder:
                 _guards[place] = self._load()
             return _guards[place]
 
+    def keep(self, guard: Guard) -> None:
+        """Take these rows for the ladder's, which they were found to be."""
+        with _lock():
+            _guards[self._place_of_guard] = guard
+
     def guards(self) -> dict[str, Guard]:
         """Return the guard of each metric."""
         lead = self.guard()
         if not self.by_metric:
             return {ALONE: lead}
         return {name: ladder.guard(lead) for name, ladder in self.by_metric.items()}
-
-    def keep(self, guard: Guard) -> None:
-        """Take these rows for the ladder's, which they were found to be."""
-        with _lock():
-            _guards[self._place_of_guard] = guard
 
     def _load(self) -> Guard:
         """Bring the ladder back in a process that was not given the rows."""
@@ -537,10 +481,8 @@ class LocalLadder:
         if self.first_order:
             rows, order = kept.in_first_order(rows, order)
         hashes = np.sort(kept.view.row_hashes)
-        return Guard(
-            *(store, kept.record, ladder, self.metric, rows, self.view, hashes, order, kept.groups),
-            shown_beside,
-        )
+        found = store, kept.record, ladder, self.metric, rows, self.view, hashes, order
+        return Guard(*found, kept.groups)
 
     def beside(self, ladder: LadderRecord) -> LocalLadder:
         """Return another ladder on this holdout by the same metric, under its own rules."""
@@ -583,6 +525,48 @@ class LocalLadder:
         return f"LocalLadder(ladder={self.id}, metric={self.metric.name!r}, {place})"
 
 
+def withdraw(
+    metric: Metric, asked: commands.Withdraw, tx: Transaction, ladder: LadderRecord
+) -> commands.Withdrawn:
+    """Withdraw a submission of a ladder that was read under lock; see `holdout.owner.withdraw`."""
+    number, reason = whole("number", asked.submission), reason_in(asked.reason)
+    rule = rules_of(ladder.settings).mechanism
+    if rule.needs_account:
+        raise HoldoutConflict(
+            "A ladder for each rank compares accounts with each other, so that no submission of "
+            "one can be withdrawn. Retire the holdout, or go on."
+        )
+    if number > ladder.submissions:
+        allowed = f"the number of one of the {ladder.submissions} submissions of this ladder"
+        raise InvalidArgument("number", allowed, "a larger one", "history() lists them.")
+    entry = tx.submission(ladder.id, number)
+    first = entry.repeat_of or entry.number
+    if (before := ladder.why_withdrawn(entry)) is not None:
+        raise HoldoutConflict(f"Submission {first} is withdrawn already: {before}")
+    # Noise that is drawn anew for the same predictions could be averaged away.
+    after = tx.withdraw(ladder, first, reason, again=not (rule.noisy or rule.redraws))
+    done, again = after.withdrawn[-1], tuple[int, ...]()
+    if done.replaced and done.again:
+        since = tx.entries(ladder.id, after=done.number, limit=done.until - done.number)
+        others = (one for one in since if one.repeat_of is None and not one.improved)
+        again = tuple(one.number for one in others if after.why_withdrawn(one) is None)
+    score = score_of(after.released, metric)
+    return commands.Withdrawn(first, reason, after.incumbent, score, again)
+
+
+def reason_in(reason: object) -> str:
+    """Return a reason that is put on record, if it is one."""
+    return text("reason", reason, 1000, "Auditors will read it: write what happened.")
+
+
+def withdraw_note(tx: Transaction, ladder: LadderRecord, by: str, reason: str) -> None:
+    """Withdraw a note that the rows come in groups."""
+    notes = tuple(tx.fold(ladder.holdout_id).grouped())
+    if by not in notes:
+        raise InvalidArgument("by", f"one of the notes of groups on record, {notes}", by)
+    tx.note(ladder.holdout_id, "grouped", by=by, withdrawn=reason)
+
+
 _OF_ONE_METRIC = commands.Reveal, commands.Compare, commands.Withdraw
 """A score that is shown is paid for, and a submission is withdrawn from one ladder."""
 
@@ -593,7 +577,9 @@ def page_of(
     """Return a page of the history, each submission with all of its metrics."""
     entries = tx.entries(first.id, after=asked.after, limit=asked.limit, search=asked.search)
     lead, *others = records = ladder.records(tx)
-    links = [_links(entry) for entry in entries]
+    # The number of each on each ladder that it went to; a note of the user may have this name.
+    notes = (entry.context.get(TOGETHER) for entry in entries)
+    links = [note if isinstance(note, Mapping) else {} for note in notes]
     by_metric = [{lead: entry} for entry in entries]
     for name in others:
         numbers = [link[name] for link in links if name in link]
@@ -609,12 +595,6 @@ def page_of(
         for own in by_metric
     )
     return commands.Page(lines, first.submissions, first.incumbent)
-
-
-def _links(entry: Submitted) -> Mapping[str, int]:
-    """Return the number of a submission on each ladder that it went to, if there are several."""
-    links = entry.context.get(TOGETHER)
-    return links if isinstance(links, Mapping) else {}
 
 
 def order_of(X: Any, hashes: Any) -> NDArray[np.int64]:
@@ -640,63 +620,6 @@ def beside_ledger(ladder: open_ladder.OpenLadder, what: str) -> LocalLadder:
     raise HoldoutConflict(
         f"{what} where the ledger is, by its owner: this holdout is behind {ladder.ledger}."
     )
-
-
-def with_rows(
-    store: Ledger,
-    known: registration.Opened,
-    stated: HoldoutSettings,
-    metrics: Mapping[str, object],
-) -> LocalLadder:
-    """Return the ladder that was opened with these rows, or those of several metrics."""
-    guard: Guard | None = None
-    rows, hashes, ladders = known.given.rows, known.given.hashes, []
-    hashes.sort()
-    holdout, view, order = known.record, known.view, known.given.order
-    for record, metric in known.ladders:
-        ladder = opened_as(store.url, holdout, record, metric, stated, view)
-        if guard is None:
-            guard = Guard(
-                *(store, holdout, record, metric, rows, view, hashes, order, known.groups),
-                shown_beside,
-            )
-        else:  # the rows are in memory once
-            guard = guard.of_ladder(record, metric)
-        ladder.order, ladder.foreign = guard.order, known.foreign
-        ladder.carried = rows if known.vault_path is None else None
-        ladder.keep(guard)
-        ladders.append(ladder)
-    return joined(dict(zip(metrics, ladders, strict=True))) if metrics else ladders[0]
-
-
-def joined(by_metric: Mapping[str, LocalLadder]) -> LocalLadder:
-    """Return the ladders of several metrics as one."""
-    return replace(next(iter(by_metric.values())), by_metric=by_metric)
-
-
-def opened_as(
-    url: str,
-    holdout: HoldoutRecord,
-    record: LadderRecord,
-    metric: Metric,
-    stated: HoldoutSettings,
-    view: int,
-) -> LocalLadder:
-    """Return a ladder of the ledger, and remember it among those of this process."""
-    facts = open_ladder.facts_of((url, holdout.id), holdout, record.settings, record.created)
-    check_policy(stated.feedback, shows_scores=facts.rules.shows_scores)
-    ladder = LocalLadder(
-        ledger=url,
-        id=record.id,
-        holdout_id=holdout.id,
-        since=record.created,
-        metric=metric,
-        feedback=stated.feedback,
-        overlap=stated.overlap,
-        view=view,
-    )
-    _facts[ladder._key] = facts
-    return ladder
 
 
 def state_of(tx: Transaction, ladder: LadderRecord, metric: Metric) -> open_ladder.State:

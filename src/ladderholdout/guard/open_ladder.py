@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from pydantic import ConfigDict
 
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.guard.record_views import step_at
 from ladderholdout.guard.views import Decision, Release, Unsent
 from ladderholdout.identity import hashing
 from ladderholdout.identity.copies import copy_of
-from ladderholdout.ledger.events import LadderSettings
 from ladderholdout.ledger.rules import rules_of
 from ladderholdout.mechanisms import LadderRules
 from ladderholdout.metrics import Metric
@@ -79,15 +79,15 @@ DESCRIBED = ("name", "fingerprint", "n", "n_reserve", "confidence", "estimand", 
 """Facts that a holdout's record and its description by a server have under the same names."""
 
 
-def facts_of(place: Place, holdout: Any, settings: LadderSettings, created: datetime) -> Facts:
-    """Return the facts of a ladder, by the record of the holdout or what a server described."""
+def facts_of(place: Place, holdout: Any, ladder: Any) -> Facts:
+    """Return the facts of a ladder, by the two records or by what a server described of both."""
     return Facts(
         place=place,
         classes=None if holdout.classes is None else np.asarray(holdout.classes),
-        account=settings.account,
-        ladder=settings.name,
-        created=created,
-        rules=rules_of(settings),
+        account=ladder.settings.account,
+        ladder=ladder.settings.name,
+        created=ladder.created,
+        rules=rules_of(ladder.settings),
         **{name: getattr(holdout, name) for name in DESCRIBED},
     )
 
@@ -123,10 +123,6 @@ OtherBlocks: TypeAlias = tuple[list[NDArray[np.uint64]], list[NDArray[np.uint64]
 """Sorted hashes of the rows of earlier blocks, and of later ones."""
 
 
-def _no_blocks() -> OtherBlocks:
-    return [], []
-
-
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class HeldRows:
     """The rows of a holdout as this process holds them; whoever hands them on, copies them.
@@ -155,7 +151,7 @@ class HeldRows:
     order_known: bool
     _labels: Any = None
     groups: NDArray[np.uint64] | None = None
-    other_blocks: Callable[[], OtherBlocks] = _no_blocks
+    other_blocks: Callable[[], OtherBlocks] = lambda: ([], [])
 
     @property
     def n_outputs(self) -> int:
@@ -183,24 +179,19 @@ class Predictions:
 
     Attributes
     ----------
-    values : object
-        An array; of several metrics a mapping of arrays.
-    placed : bool
-        Whether they are in the order of the ladder's own rows, and not in the caller's.
+    values : mapping of str to array-like
+        By metric; those of a ladder of one metric are `ALONE`.
+    order : ndarray of int, or None
+        That of the caller's rows, in which they are; None for that of the ladder's own.
     """
 
-    values: Any
-    placed: bool
+    values: Mapping[str, Any]
+    order: NDArray[np.intp] | None = None
 
     def equals(self, other: Predictions) -> bool:
         """Return whether two models predict the same, for each of several metrics."""
-        return _are_equal(self.values, other.values)
-
-
-def _are_equal(values: Any, others: Any) -> bool:
-    if isinstance(values, Mapping):
-        return all(_are_equal(values[name], others[name]) for name in values)
-    return np.array_equal(np.asarray(values), np.asarray(others))
+        pairs = ((self.values[name], other.values[name]) for name in self.values)
+        return all(np.array_equal(np.asarray(own), np.asarray(others)) for own, others in pairs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,34 +216,17 @@ class Origin:
     baseline: bool = False
 
 
+def announced(batch: str, origins: Sequence[Origin]) -> list[Origin]:
+    """Return the origins of a batch of a new name (`new_batch`), with the places in it."""
+    named = partial(replace, batch=batch, announced=True)
+    return [named(origin, place=place) for place, origin in enumerate(origins, 1)]
+
+
 TRAINING_ROWS = "training rows"
 """The source of a note that rows of the holdout are among those of a fit."""
 
 STATED_BY = ", stated by "
 """What is between an account's note and its name."""
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class FreshRows:
-    """Rows as the owner of a holdout gives them to take the place of those that it has.
-
-    Attributes
-    ----------
-    X, y, sample_weight, ids, groups : object
-        As for `LadderHoldout`.
-    training : array-like or None
-        The features of rows on which models were trained: none of them may be fresh.
-    reserve : float or None
-        The share of them that no ladder measures; None for that of the rows so far.
-    """
-
-    X: Any
-    y: ArrayLike
-    sample_weight: ArrayLike | None = None
-    ids: Any = None
-    groups: Any = None
-    training: Any = None
-    reserve: float | None = None
 
 
 class Command(Generic[A]):
@@ -356,20 +330,12 @@ class OpenLadder(Protocol):
     def decide(self, predictions: Any, origin: Origin) -> Decision:
         """Submit predictions to a gate, and return whether they may replace the incumbent."""
 
-    def submit_rounds(
-        self, outputs: Sequence[Any], origins: Sequence[Origin]
-    ) -> tuple[Release, ...]:
-        """Submit the rounds of one training run, in the order of `rows`; all of them, or none."""
+    def submit_all(self, sets: Sequence[Any], origins: Sequence[Origin]) -> tuple[Release, ...]:
+        """Submit the rounds of one training run, or a batch (`announced`); all of it, or none.
 
-    def submit_batch(
-        self, batch: str, predictions: Sequence[Predictions], origins: Sequence[Origin]
-    ) -> tuple[Release, ...]:
-        """Submit a batch, all of which is here before any of it is answered; all of it, or none.
-
-        Where its best member improves the ladder, that is judged first: members are compared
-        without a margin. Releases are in the order of the batch.
-
-        `batch` is its name (`new_batch`); the origins need to name neither it nor their places.
+        Where the best member of a batch, all of which is here before any of it is answered,
+        improves the ladder, that is judged first: members are compared without a margin. Releases
+        are in the order of the sets.
         """
 
     def unsent(self, *, after: int, raw: bool, limit: int) -> Unsent:
@@ -381,8 +347,11 @@ class OpenLadder(Protocol):
 
 def margin_of(ladder: OpenLadder, score: float) -> float:
     """Return the score by which one grid step of risk is below a released one."""
-    facts = ladder.facts
-    return step_at(ladder.metric, facts.rules, facts.n_ladder, score)
+    facts, metric = ladder.facts, ladder.metric
+    risk = metric.to_risk(score)
+    step = facts.rules.spacing(risk, facts.n_ladder)
+    # Beside a score of -1e20 (a diverged model) a step is nothing, but it must be one.
+    return max(score - metric.to_score(risk + step), sys.float_info.min)
 
 
 def transformed(X: Any, steps: Any) -> Any:

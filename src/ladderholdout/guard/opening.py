@@ -10,35 +10,37 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
-from datetime import datetime
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ladderholdout import errors
 from ladderholdout import vault as vaults
-from ladderholdout.arguments import as_given, inside, segment
+from ladderholdout.arguments import as_given, segment, text, whole
 from ladderholdout.certificates.advice import stated_range
 from ladderholdout.certificates.group_limits import Groups
-from ladderholdout.guard import recognition
+from ladderholdout.feedback import check_policy
+from ladderholdout.guard import open_ladder, recognition
 from ladderholdout.guard import rows as guard_rows
 from ladderholdout.guard import settings as guard_settings
-from ladderholdout.guard.containment import without_autologging
-from ladderholdout.guard.open_ladder import FreshRows
+from ladderholdout.guard.containment import without_autologging, without_frames
+from ladderholdout.guard.ladder import LocalLadder
 from ladderholdout.guard.rows import Copies, Given
 from ladderholdout.guard.settings import BETWEEN, HoldoutSettings, parted
+from ladderholdout.guard.submit import Guard
 from ladderholdout.identity import hashing, matching
 from ladderholdout.identity.labels import sequence_digest
 from ladderholdout.ledger.events import LadderSettings, Registered, RoundsBegun
 from ladderholdout.ledger.fold import HoldoutRecord, LadderRecord, parted_name, refuse_waiting
 from ladderholdout.ledger.log import as_bytes, now
+from ladderholdout.ledger.place import Access, resolve_url
 from ladderholdout.ledger.rules import rules_of, state_to, stored_metric
 from ladderholdout.ledger.store import Ledger
 from ladderholdout.ledger.transaction import Transaction, ViewRecord
-from ladderholdout.mechanisms import default_mechanism, mechanism_from
-from ladderholdout.metrics import METRICS, Metric, get_metric
+from ladderholdout.mechanisms import default_mechanism
+from ladderholdout.metrics import METRICS, Metric
 from ladderholdout.metrics.arrays import label_vector
 from ladderholdout.metrics.metric import check_range
 from ladderholdout.vault import Place, Rows
@@ -53,46 +55,36 @@ _REPEATED = "ids that repeat, and so identify no row"
 _FILES = " Files and servers keep the order of the first registration; ids allow any order."
 
 
-class Opened(NamedTuple):
-    """A holdout and those of its ladders that were asked for, with the rows that were given.
-
-    The rows are kept in a vault if there is a path. `foreign` is whether they came in another
-    order than the view's; the `groups` are in the order of the content.
-    """
-
-    given: Given
-    record: HoldoutRecord
-    ladders: tuple[tuple[LadderRecord, Metric], ...]
-    view: int
-    vault_path: str | None
-    foreign: bool
-    groups: Groups | None
-
-
-def open_rows(
-    ledger: Ledger, given: Given, stated: HoldoutSettings, wishes: Sequence[HoldoutSettings]
-) -> Opened:
-    """Find these rows and the wished ladders in the ledger, or start what is missing.
+@without_frames
+def register(X: Any, y: ArrayLike, stated: HoldoutSettings) -> LocalLadder:
+    """Find these rows and the stated ladders in the ledger, or start what is missing.
 
     All of it is one transaction: whatever is refused leaves nothing behind.
     """
-    with Copies() as copies, ledger.write() as tx:
+    wishes, given = stated.ladders(), guard_rows.given_rows(X, y, stated)
+    store = Ledger(resolve_url(stated.ledger), create=True)
+    with Copies() as copies, store.write() as tx:
         match = recognition.recognise(tx, given)
-        known, view, foreign = None if match is None else match.record, None, False
-        folder = guard_rows.vault_folder(ledger.url, stated.vault)
+        known = None if match is None else match.record
+        folder = guard_rows.vault_folder(store.url, stated.vault)
         if stated.vault is None and known is not None:
             folder = guard_rows.folder_of(known.vault_path)
         wanted = [_wanted(tx, known, given.rows, wish) for wish in wishes]
-        if wanted[0][0] is None and not stated.several:
-            _refuse_reserved_name(wishes[0].ladder)
+        if wanted[0][0] is None and not stated.metrics and parted(wishes[0].ladder)[1] is not None:
+            raise errors.InvalidArgument(
+                "ladder",
+                f"without {BETWEEN!r} for a new ladder of one metric",
+                "one with it",
+                "Ladders of several metrics are named so; to start them, scoring= takes a list.",
+            )
         _agree(known, stated)
         if match is None:
             record = _register(tx, given, stated)
-            groups = guard_rows.groups_of(given.groups, given.order, record.estimand)
         else:
-            record, given.order = match.record, matching.inverse(match.places)
-            in_order = matching.inverse(match.known.places)
-            groups = guard_rows.groups_of(match.known.groups, in_order, record.estimand)
+            record = match.record
+            given.order, given.groups = matching.inverse(match.places), match.groups
+        groups = given.in_groups(record.estimand)
+        if match is not None:
             _agree_reserve(record, groups, stated.reserve)
         sizes = record.n_ladder, guard_rows.draws_of(record, groups)[1]
         reserved = record.reserve is not None
@@ -103,7 +95,7 @@ def open_rows(
         if match is not None:
             # Locked from here on, and compared with what this machine has seen of it.
             tx.hold(record.id)
-            view, foreign = _go_on(tx, copies, match, given, stated.name)
+            _go_on(tx, copies, match, given, stated.name)
             record = tx.holdout(record.id)
         ladders = []
         for wish, settings, (ladder, metric, classes) in zip(wishes, new, wanted, strict=True):
@@ -117,36 +109,25 @@ def open_rows(
         if given.ids_repeat and record.estimand is None:
             tx.note_grouped(record.id, _REPEATED)
             recognition.warn_of_groups(_REPEATED)
-        return _kept(tx, copies, given, record, ladders, groups, folder, view, foreign=foreign)
+        record = _kept(tx, copies, record, given, folder)
+    return _held(store, record, given, ladders, stated, stated.metrics)
 
 
 def _kept(
-    tx: Transaction,
-    copies: Copies,
-    given: Given,
-    record: HoldoutRecord,
-    ladders: Sequence[tuple[LadderRecord, Metric]],
-    groups: Groups | None,
-    folder: Place | None,
-    number: int | None = None,
-    *,
-    foreign: bool = False,
-) -> Opened:
-    """Copy the rows to their folder, unless they are there unharmed, and return what is open.
+    tx: Transaction, copies: Copies, record: HoldoutRecord, given: Given, folder: Place | None
+) -> HoldoutRecord:
+    """Copy the rows to their folder, unless they are there unharmed.
 
-    Of new ones, which are no view yet, it is noted what they are known by. It comes last in a
-    transaction, for a file is not undone with it.
+    Of new rows it is noted then what they are known by. It comes last in a transaction, for a file
+    is not undone with it.
     """
-    if number is not None:
-        view = tx.view(record.id, number)
-    else:
-        places = matching.inverse(given.order)
-        view = ViewRecord(1, record.fingerprint, given.hashes, places, None, None)
+    known = tx.fold(record.id)
+    view = known.views[given.view - 1]
     path = view.vault_path
     is_there = folder == guard_rows.folder_of(path)
     if not is_there or (path is not None and not vaults.intact(path, str(view.vault_digest))):
         # The vault keeps the order of the view, which handles in other processes rely on.
-        if foreign and folder is not None:
+        if given.foreign and folder is not None:
             raise errors.InvalidArgument(
                 "X",
                 "in the order it was registered in, to write its vault anew",
@@ -154,10 +135,155 @@ def _kept(
                 "Give the rows as they were the first time.",
             )
         path = copies.write(tx, record.id, view, given.rows, folder)
-    if number is None:
+    if known.known is None:
         tx.fill(record.id, *guard_rows.pieces_of(record.secret, given))
-    record, given.order = tx.holdout(record.id), given.order.astype(np.intp, copy=False)
-    return Opened(given, record, (*ladders,), view.number, path, foreign, groups)
+    given.vault_path, given.order = path, given.order.astype(np.intp, copy=False)
+    return tx.holdout(record.id)
+
+
+def _held(
+    store: Ledger,
+    record: HoldoutRecord,
+    given: Given,
+    ladders: Sequence[tuple[LadderRecord, Metric]],
+    stated: HoldoutSettings,
+    metrics: Mapping[str, object],
+) -> LocalLadder:
+    """Return the ladder that was opened with these rows, or those of several metrics."""
+    guard, opened, groups = None, [], given.in_groups(record.estimand)
+    given.hashes.sort()
+    for started, metric in ladders:
+        ladder = _opened(store.url, record, started, metric, stated, given.view)
+        if guard is None:
+            rows = given.rows, given.view, given.hashes, given.order, groups
+            guard = Guard(store, record, started, metric, *rows)
+        else:  # the rows are in memory once
+            guard = guard.of_ladder(started, metric)
+        ladder.order, ladder.foreign = guard.order, given.foreign
+        ladder.carried = given.rows if given.vault_path is None else None
+        ladder.keep(guard)
+        opened.append(ladder)
+    return _joined(dict(zip(metrics, opened, strict=True))) if metrics else opened[0]
+
+
+def _joined(by_metric: Mapping[str, LocalLadder]) -> LocalLadder:
+    """Return the ladders of several metrics as one."""
+    return replace(next(iter(by_metric.values())), by_metric=by_metric)
+
+
+def _opened(
+    url: str,
+    holdout: HoldoutRecord,
+    record: LadderRecord,
+    metric: Metric,
+    stated: HoldoutSettings,
+    view: int,
+) -> LocalLadder:
+    """Return a ladder of the ledger, and remember it among those of this process."""
+    facts = open_ladder.facts_of((url, holdout.id), holdout, record)
+    check_policy(stated.feedback, shows_scores=facts.rules.shows_scores)
+    policies = stated.feedback, stated.overlap
+    ladder = LocalLadder(url, record.id, record.created, metric, *policies, view)
+    ladder.remember(facts)
+    return ladder
+
+
+# -- a holdout that is known by its name ----------------------------------------------------
+
+
+def reopen(stated: HoldoutSettings, view: int | None = None) -> LocalLadder:
+    """Go on with the ladders of a registered holdout, by what `LadderHoldout.open` takes."""
+    name, scoring = text("name", stated.name), stated.scoring
+
+    def look(tx: Transaction) -> tuple[str, ...]:
+        """Return the metrics under the name of the ladder; none where that is of one."""
+        there = _ladders_named(tx, named(tx, name), stated.account, stated.ladder)
+        return () if None in there else tuple(filter(None, there))
+
+    with without_frames:
+        known = Ledger(resolve_url(stated.ledger)).transact(look, Access.READ)
+    metrics = stated.metrics
+    if not metrics and not known:
+        return reopen_ladder(stated, view)
+    if isinstance(scoring, str | Metric):
+        metrics = {scoring if isinstance(scoring, str) else scoring.name: scoring}
+    unknown = [metric for metric in metrics if metric not in known]
+    if unknown:
+        raise errors.UnknownHoldout(
+            f"The ladder {stated.ladder!r} of account {stated.account!r} on {name!r} has no "
+            f"metric {', '.join(map(repr, unknown))}. "
+            f"It has: {', '.join(map(repr, known)) or 'one'}."
+        )
+    ladders = {}
+    for metric in metrics or known:
+        # By its name here, which may not be the metric's own.
+        own = None if metrics.get(metric) == metric else metrics.get(metric)
+        ladder = f"{stated.ladder}{BETWEEN}{metric}"
+        ladders[metric] = reopen_ladder(replace(stated, scoring=own, ladder=ladder), view)
+    return next(iter(ladders.values())) if isinstance(scoring, str | Metric) else _joined(ladders)
+
+
+def reopen_ladder(stated: HoldoutSettings, view: int | None = None) -> LocalLadder:
+    """Go on with the ladder of one metric, by what `LadderHoldout.open` takes."""
+    name, store = text("name", stated.name), Ledger.opened(resolve_url(stated.ledger))
+    (wish,), number = stated.ladders(), None if view is None else whole("view", view)
+
+    def find(tx: Transaction) -> tuple[HoldoutRecord, LadderRecord, ViewRecord]:
+        """Return the holdout, its ladder, and one of its views or the newest."""
+        found = named(tx, name)
+        known = find_ladder(tx, found, stated.account, wish.ladder)
+        if known is not None:
+            return found, known, tx.view(found.id, number)
+        ladders = [one.settings for one in tx.ladders(found.id)]
+        there = [f"{one.account}/{one.name}" for one in ladders]
+        close = errors.did_you_mean(f"{stated.account}/{wish.ladder}", there)
+        raise errors.UnknownHoldout(
+            f"{name!r} has no ladder {wish.ladder!r} of account {stated.account!r}. Its ladders: "
+            f"{', '.join(there) or 'none'}. {close}".rstrip()
+        )
+
+    with without_frames:
+        holdout, record, seen = store.transact(find, Access.READ)
+    metric = wish.going_on(holdout.name, record.settings).for_classes(holdout.classes)
+    return _opened(store.url, holdout, record, metric, stated, seen.number)
+
+
+def named(tx: Transaction, name: str) -> HoldoutRecord:
+    """Return a holdout by name; the error for an unknown name lists the known ones."""
+    found = tx.holdouts(name=name)
+    if not found:
+        known = [one.name for one in tx.holdouts()]
+        there = f"It holds: {', '.join(map(repr, known)) or 'none yet'}."
+        close = errors.did_you_mean(name, known)
+        raise errors.UnknownHoldout(f"The ledger has no holdout {name!r}. {there} {close}".rstrip())
+    return found[0]
+
+
+def _ladders_named(
+    tx: Transaction, holdout: HoldoutRecord, account: str, base: str
+) -> dict[str | None, LadderRecord]:
+    """Return the ladders under one name, by metric, oldest first; that of one metric by None."""
+    ladders = {}
+    for ladder in tx.ladders(holdout.id):
+        name, metric = parted(ladder.settings.name)
+        if (ladder.settings.account, name) == (account, base):
+            ladders[metric] = ladder
+    return ladders
+
+
+def find_ladder(
+    tx: Transaction, holdout: HoldoutRecord, account: str, name: str
+) -> LadderRecord | None:
+    """Return a ladder of a holdout by its name, if there is one."""
+    base, metric = parted(name)
+    return _ladders_named(tx, holdout, account, base).get(metric)
+
+
+def by_first_order(ladder: open_ladder.OpenLadder) -> None:
+    """Take predictions in the order of the first registration, as all files have them."""
+    for local in (ladder, *ladder.by_metric.values()):
+        if isinstance(local, LocalLadder):
+            local.first_order = True
 
 
 # -- rows that the ledger does not know ---------------------------------------------------
@@ -215,7 +341,7 @@ def _start(
         # Until all is written half the bytes do.
         order = order.astype(np.uint32)
     given.order = order
-    contents = matching.taken(contents, order)
+    contents = contents[order]
     hashes = as_bytes(given.hashes)
     registered = Registered(
         name=name,
@@ -233,10 +359,10 @@ def _start(
     new = tx.start(registered, secret, hashes)
     if reserve:
         # In the order of the content: so it is found again in whatever order the rows come.
-        groups = guard_rows.groups_of(given.groups, order, estimand)
+        groups = given.in_groups(estimand)
         drawn = guard_rows.draw(secret, given.draws, reserve)
         tx.set_reserve(new, drawn[order if groups is None else groups.codes])
-    recognition.warn_of_copies(name, given, contents)
+    recognition.warn_of_copies(name, given)
     return tx.holdout(new)
 
 
@@ -280,18 +406,18 @@ def _agree_reserve(known: HoldoutRecord, groups: Groups | None, share: float | N
 
 def _go_on(
     tx: Transaction, copies: Copies, match: recognition.Match, given: Given, name: str | None
-) -> tuple[int, bool]:
-    """Record what is new of known rows, with a warning; return their view and if it is shuffled.
+) -> None:
+    """Record what is new of known rows, with a warning.
 
     The warning also covers what is known under another name or in another order.
     """
-    known, view, foreign = match.record, match.view, False
+    known, view = match.record, match.view
     if name not in (None, known.name):
         _say(
             f"These rows are known as {known.name!r} (registered {known.created:%Y-%m-%d}). "
             f"Another name does not start afresh: going on with {known.name!r}."
         )
-    if match.fills:
+    if match.known.ids is not None and not tx.has_ids(known.id):
         tx.set_known(known.id, match.known)
     if view is None:
         fingerprint = hashing.fingerprint(given.hashes)
@@ -302,15 +428,16 @@ def _go_on(
             + ("" if np.array_equal(match.places, match.known.places) else _FILES)
         )
     else:
-        foreign = not np.array_equal(match.places, view.places)
-    if foreign:
+        given.foreign = not np.array_equal(match.places, view.places)
+    given.view = view.number
+    if given.foreign:
         _say(
             f"These are the rows of {known.name!r} in another order. `submit` takes "
             f"predictions in the order given here.{_FILES}"
         )
     if match.amended is not None:
         tx.amend(known.id, match.known, match.amended)
-        copies.amend(tx, known.id, given, None if foreign else view.number)
+        copies.amend(tx, known.id, given)
         count = int(match.amended.sum())
         _say(
             f"{count} of the {known.n} labels of {known.name!r} differ{'s' * (count == 1)} from "
@@ -318,7 +445,6 @@ def _go_on(
             "before, the ladders go on, and a new one (ladder=) scores everything anew and counts "
             "together with them."
         )
-    return view.number, foreign
 
 
 def _say(message: str) -> None:
@@ -328,13 +454,17 @@ def _say(message: str) -> None:
 # -- fresh rows ---------------------------------------------------------------------------
 
 
-def add_block(
-    ledger: Ledger,
-    ladders: Mapping[int, tuple[datetime, Metric]],
-    fresh: FreshRows,
-    overlap: str,
-    held: Rows,
-) -> Opened:
+@without_frames
+def replenish(
+    ladder: LocalLadder,
+    X: Any,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+    ids: Any = None,
+    groups: Any = None,
+    training: Any = None,
+    reserve: float | None = None,
+) -> LocalLadder:
     """Register fresh rows as the newest block of a holdout, with all of its ladders.
 
     All of it is one transaction: whatever is refused, and whoever is killed, leaves the block
@@ -342,90 +472,85 @@ def add_block(
 
     Parameters
     ----------
-    ledger : Ledger
-    ladders : mapping of int to (datetime, Metric)
-        Ladders of the block before, by their ids: when each was started, and its metric, of whose
-        function the ledger knows nothing where it is the user's own.
-    fresh : FreshRows
-    overlap : str
-        As the user stated it; "auto" refuses any row that is known.
-    held : Rows
-        Those of the block before, in the view that the caller has.
+    ladder : LocalLadder
+        Of the block before. With ``overlap="auto"`` any row that is known is refused.
+    X, y, sample_weight, ids, groups, training, reserve
+        As for `LadderHoldout.replenish`.
 
     Returns
     -------
-    Opened
-        With the ladders that follow those, in their order.
+    LocalLadder
+        The one that follows it.
     """
-    if fresh.reserve is not None:
-        inside("reserve", fresh.reserve, what="a share of the rows")
-    given = guard_rows.given_rows(fresh.X, fresh.y, fresh, held.X)
-    recognition.refuse_trained(given, fresh.training)
-    with Copies() as copies, ledger.write() as tx:
-        (holdout_id,) = {
-            tx.ladder(ladder_id, since).holdout_id for ladder_id, (since, _) in ladders.items()
-        }
+    asked: dict[str, Any] = {"sample_weight": sample_weight, "ids": ids, "groups": groups}
+    asked |= {"reserve": reserve, "feedback": ladder.feedback, "overlap": ladder.overlap}
+    stated = HoldoutSettings(**asked)
+    store, own, guard = Ledger.opened(ladder.ledger), ladder.each.values(), ladder.guard()
+    given = guard_rows.given_rows(X, y, stated, guard.rows.X)
+    recognition.refuse_trained(given, training)
+    with Copies() as copies, store.write() as tx:
+        (holdout_id,) = {tx.ladder(one.id, one.since).holdout_id for one in own}
         name = tx.newest(holdout_id).name
-        before, known = tx.holdout(holdout_id), tx.known(holdout_id)
-        recognition.check_named(before, given, known)
-        shared = recognition.refuse_known(tx, given, before, held, overlap)
-        recognition.check_columns(given.rows.X, held.X)
+        before = tx.holdout(holdout_id)
+        recognition.check_named(before, given, tx.known(holdout_id))
+        shared = recognition.refuse_known(tx, given, before, guard.rows, stated.overlap)
+        recognition.check_columns(given.rows.X, guard.rows.X)
         if 10 * len(given) < before.n:
             slip = f"{len(given)}, less than a tenth of the {before.n} before"
             errors.warn(f"The fresh rows are {slip}.", errors.TargetWarning)
         if before.classes is not None and len({*np.ravel(given.rows.y).tolist()}) == 1:
             errors.warn("The fresh rows are of one class alone.", errors.TargetWarning)
-        in_order = matching.inverse(known.places)
-        groups = guard_rows.groups_of(known.groups, in_order, before.estimand)
-        draws, measured = guard_rows.draws_of(before, groups)
-        reserve = guard_rows.reserve_of(given.draws, fresh.reserve, given.drawn)
-        if fresh.reserve is None and before.n_reserve:
+        draws, measured = guard_rows.draws_of(before, guard.groups)
+        reserved = guard_rows.reserve_of(given.draws, stated.reserve, given.drawn)
+        if stated.reserve is None and before.n_reserve:
             share = 1.0 - measured / draws
-            reserve = min(max(1, round(given.draws * share)), given.draws - 1)
-        passed = name, before.confidence, before.estimand, reserve, *tx.pass_on(holdout_id)
+            reserved = min(max(1, round(given.draws * share)), given.draws - 1)
+        passed = name, before.confidence, before.estimand, reserved, *tx.pass_on(holdout_id)
         record = _start(tx, given, *passed)
-        groups = guard_rows.groups_of(given.groups, given.order, record.estimand)
         for other_id, count in shared.items():
             tx.note_overlap(record.id, f"the holdout {tx.holdout(other_id).name}", count)
         if before.classes is not None:
             record = tx.set_classes(record.id, before.classes)
-        own = [metric for _, metric in ladders.values()]
+        metrics = [one.metric for one in own]
+        groups = given.in_groups(record.estimand)
         sizes = measured, guard_rows.draws_of(record, groups)[1]
         started, warned = {}, set()
-        for ladder in tx.ladders(holdout_id):
-            metric = _metric_of(ladder.settings, own)
-            settings = _settings_now(ladder.settings, metric, before, record, sizes)
+        for earlier in tx.ladders(holdout_id):
+            metric = _metric_of(earlier.settings, metrics)
+            settings = _settings_now(earlier.settings, metric, before, record, sizes)
             classes = _classes(record, metric, given.rows, None)
             kind = settings, metric.for_classes(classes), classes
             described = f"{settings.metric} {settings.metric_settings}"
             is_new = described not in warned
             warned.add(described)
-            following = _start_ladder(tx, record, given, *kind, is_new=is_new)
-            started[ladder.id] = following, kind[1]
-        by_id = {earlier: following.id for earlier, (following, _) in started.items()}
-        tx.hand_over(holdout_id, record.id, by_id)
-        for ladder in tx.ladders(holdout_id):
-            _carry_over(tx, ladder, started[ladder.id][0])
-        for sign in tx.fold(holdout_id).grouped().items():
-            tx.note_grouped(record.id, *sign)
-        if widths := tx.fold(holdout_id).spent_at:
-            tx.note(record.id, "spent", widths=widths)
-        folder = guard_rows.folder_of(before.vault_path)
-        asked = [started[ladder_id] for ladder_id in ladders]
-        return _kept(tx, copies, given, record, asked, groups, folder)
+            new = _start_ladder(tx, record, given, *kind, is_new=is_new)
+            started[earlier.id] = new, kind[1]
+        by_id = {earlier_id: new.id for earlier_id, (new, _) in started.items()}
+        _carry_over(tx, holdout_id, record.id, by_id)
+        record = _kept(tx, copies, record, given, guard_rows.folder_of(before.vault_path))
+    following = [started[one.id] for one in own]
+    return _held(store, record, given, following, stated, ladder.by_metric)
 
 
-def _carry_over(tx: Transaction, before: LadderRecord, after: LadderRecord) -> None:
-    """Let a leaderboard go on with its rounds and its teams; what waits is refused."""
-    known = tx.fold(before.holdout_id)
-    rounds = known.rounds.get(before.id)
-    if rounds is not None:
-        refuse_waiting(rounds, before.settings.name)
-        begun = RoundsBegun(ladder=after.id, hours=rounds.hours, time=now())
-        tx.add(after.holdout_id, begun)
-    for _, noted in known.noted:
-        if noted.ladder == before.id and noted.what in ("merged", "left"):
-            tx.note(after.holdout_id, noted.what, after.id, **noted.detail)
+def _carry_over(tx: Transaction, before: int, after: int, ladders: Mapping[int, int]) -> None:
+    """Let accounts and leaderboards go on, with rounds and teams; what waits is refused.
+
+    What the rows so far were stated to be, those that follow them are, too.
+    """
+    tx.hand_over(before, after, ladders)
+    known = tx.fold(before)
+    for earlier in tx.ladders(before):
+        following, rounds = ladders[earlier.id], known.rounds.get(earlier.id)
+        if rounds is not None:
+            refuse_waiting(rounds, earlier.settings.name)
+            tx.add(after, RoundsBegun(ladder=following, hours=rounds.hours, time=now()))
+        for _, noted in known.noted:
+            if noted.ladder == earlier.id and noted.what in ("merged", "left"):
+                tx.note(after, noted.what, following, **noted.detail)
+    for sign in known.grouped().items():
+        tx.note_grouped(after, *sign)
+    if known.spent_at:
+        tx.note(after, "spent", widths=known.spent_at)
 
 
 def _metric_of(settings: LadderSettings, known: Sequence[Metric]) -> Metric:
@@ -466,7 +591,7 @@ def _wanted(
     """
     (base, of_several), ladder = parted(wish.ladder), None
     if known is not None:
-        there = ladders_named(tx, known, wish.account, base)
+        there = _ladders_named(tx, known, wish.account, base)
         ladder, several = there.get(of_several), [*filter(None, there)]
         if of_several is not None and None in there:
             raise errors.HoldoutConflict(
@@ -483,7 +608,7 @@ def _wanted(
             )
     metric = wish.metric
     if known is not None and ladder is not None:
-        metric = going_on(known, ladder, wish)
+        metric = wish.going_on(known.name, ladder.settings)
     if metric is None:
         raise errors.InvalidArgument(
             "scoring",
@@ -494,83 +619,6 @@ def _wanted(
         )
     classes = _classes(known, metric, rows, wish.classes)
     return ladder, metric.for_classes(classes), classes
-
-
-def _refuse_reserved_name(ladder: str) -> None:
-    """Refuse a name for a new ladder that would make it one of several metrics."""
-    if parted(ladder)[1] is not None:
-        raise errors.InvalidArgument(
-            "ladder",
-            f"without {BETWEEN!r} for a new ladder of one metric",
-            "one with it",
-            "Ladders of several metrics are named so; to start them, scoring= takes a list.",
-        )
-
-
-def ladders_named(
-    tx: Transaction, holdout: HoldoutRecord, account: str, base: str
-) -> dict[str | None, LadderRecord]:
-    """Return the ladders under one name, by metric, oldest first; that of one metric by None."""
-    ladders = {}
-    for ladder in tx.ladders(holdout.id):
-        name, metric = parted(ladder.settings.name)
-        if (ladder.settings.account, name) == (account, base):
-            ladders[metric] = ladder
-    return ladders
-
-
-def find_ladder(
-    tx: Transaction, holdout: HoldoutRecord, account: str, name: str
-) -> LadderRecord | None:
-    """Return a ladder of a holdout by its name, if there is one."""
-    base, metric = parted(name)
-    return ladders_named(tx, holdout, account, base).get(metric)
-
-
-def going_on(holdout: HoldoutRecord, ladder: LadderRecord, stated: HoldoutSettings) -> Metric:
-    """Return the metric of a ladder; refuse settings that contradict those it was started under."""
-    metric = guard_settings.going_on(stated.metric, ladder.settings)
-    asked = stated.asked(metric)
-    there_now = asdict(ladder.settings)
-    for field, value in asked.items():
-        if value != there_now[field]:
-            argument, there = _stated(there_now, field, asked)
-            _, here = _stated({**there_now, **asked}, field, there_now)
-            raise errors.HoldoutConflict(
-                f"The ladder {ladder.settings.name!r} of account {ladder.settings.account!r} on "
-                f"{holdout.name!r} is in the ledger with {argument} {there}, and you ask for "
-                f"{here}. Leave {argument} out to go on with it, or start a second ladder, "
-                'ladder="another name", which counts against the same holdout.'
-            )
-    return metric
-
-
-def find(
-    tx: Transaction, name: str, account: str, ladder: str, view: int | None = None
-) -> tuple[HoldoutRecord, LadderRecord, ViewRecord]:
-    """Return a holdout, its ladder by name, and one of its views or the newest."""
-    found = named(tx, name)
-    known = find_ladder(tx, found, account, ladder)
-    if known is not None:
-        return found, known, tx.view(found.id, view)
-    ladders = [one.settings for one in tx.ladders(found.id)]
-    there = [f"{one.account}/{one.name}" for one in ladders]
-    close = errors.did_you_mean(f"{account}/{ladder}", there)
-    raise errors.UnknownHoldout(
-        f"{name!r} has no ladder {ladder!r} of account {account!r}. Its ladders: "
-        f"{', '.join(there) or 'none'}. {close}".rstrip()
-    )
-
-
-def named(tx: Transaction, name: str) -> HoldoutRecord:
-    """Return a holdout by name; the error for an unknown name lists the known ones."""
-    found = tx.holdouts(name=name)
-    if not found:
-        known = [one.name for one in tx.holdouts()]
-        there = f"It holds: {', '.join(map(repr, known)) or 'none yet'}."
-        close = errors.did_you_mean(name, known)
-        raise errors.UnknownHoldout(f"The ledger has no holdout {name!r}. {there} {close}".rstrip())
-    return found[0]
 
 
 def _classes(
@@ -611,7 +659,7 @@ def _warn_of_others(tx: Transaction, record: HoldoutRecord, started: LadderRecor
         if not any(name in (one.settings.account, one.settings.name) for one in others):
             segment(argument, name)
     # The ladders of several metrics are one thing to their user: the warning names the first.
-    beside = of_several and len(ladders_named(tx, record, settings.account, base)) > 1
+    beside = of_several and len(_ladders_named(tx, record, settings.account, base)) > 1
     if others and not beside:
         count = sum(ladder.submissions for ladder in others)
         _say(
@@ -723,32 +771,3 @@ def _warn_of_targets(metric: Metric, rows: Rows, classes: NDArray[Any], *, state
             'that class, and ladder="another name". If the second is meant, pos_label= states it.',
             errors.TargetWarning,
         )
-
-
-def _stated(settings: Mapping[str, Any], field: str, other: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the argument behind a field that others have otherwise, and what is given for it."""
-    value = settings[field]
-    if field == "metric_settings" and "custom" not in value:
-        if value.get("alike_rows") != other[field].get("alike_rows"):
-            named = f"get_metric({settings['metric']!r})"
-            return "scoring", f"{named}.with_alike_rows()" if value.get("alike_rows") else named
-        if value.get("pos_label") != other[field].get("pos_label"):
-            return "pos_label", repr(value.get("pos_label"))
-        stored = value.get("target_range")
-        if stored is not None:
-            return "target_range", f"{tuple(stored)!r}, loss_range={(0, value['largest_error'])!r}"
-        return "loss_range", _range_stated(settings)
-    if field.startswith("metric"):
-        return "scoring", repr(value)
-    if field.startswith("mechanism"):
-        found = mechanism_from(settings["mechanism"], settings["mechanism_settings"])
-        return "mechanism", repr(found)
-    return field, repr(value)
-
-
-def _range_stated(settings: Mapping[str, Any]) -> str:
-    """Return a stored range as it would be stated: in the unit that the metric shows."""
-    stored = settings["metric_settings"].get("loss_range")
-    if stored is None:
-        return "None"
-    return repr(get_metric(settings["metric"]).with_risk_range(tuple(stored)).loss_range)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -39,53 +39,49 @@ class Submissions(tuple[Submission, ...]):
     """
 
     def __str__(self) -> str:
-        heads = self._columns()
-        rows = [list(heads), *map(list, self._cells())]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        right = [name in _NUMBERS for name in heads]
-        lines = (
+        lines = self._lines()
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        texts = (
             "  ".join(
-                cell.rjust(width) if side else cell.ljust(width)
-                for cell, width, side in zip(row, widths, right, strict=True)
+                cell.rjust(width) if head in _NUMBERS else cell.ljust(width)
+                for head, cell, width in zip(lines[0], line, widths, strict=True)
             ).rstrip()
-            for row in rows
+            for line in lines
         )
-        return "\n".join([*lines, *self._rest()])
+        return "\n".join([*texts, *self._rest()])
 
     def _repr_html_(self) -> str:
-        heads = self._columns()
-        align = ["right" if name in _NUMBERS else "left" for name in heads]
+        heads, *rows = self._lines()
 
         def line(cells: Sequence[str], tag: str) -> str:
-            parts = zip(cells, align, strict=True)
-            inside = (f'<{tag} style="text-align:{a}">{escape(c)}</{tag}>' for c, a in parts)
-            return f"<tr>{''.join(inside)}</tr>"
+            inside = ""
+            for head, cell in zip(heads, cells, strict=True):
+                side = "right" if head in _NUMBERS else "left"
+                inside += f'<{tag} style="text-align:{side}">{escape(cell)}</{tag}>'
+            return f"<tr>{inside}</tr>"
 
-        body = "".join(line(cells, "td") for cells in self._cells())
+        body = "".join(line(cells, "td") for cells in rows)
         rest = "".join(f"<p>{escape(one)}</p>" for one in self._rest())
-        head = line(heads, "th")
-        return f"<table><thead>{head}</thead><tbody>{body}</tbody></table>{rest}"
+        return f"<table><thead>{line(heads, 'th')}</thead><tbody>{body}</tbody></table>{rest}"
 
     def _rest(self) -> list[str]:
         more = len(self) - _MOST
         return [f"the last {_MOST} of {len(self)}"] if more > 0 else []
 
-    def _columns(self) -> list[str]:
-        """Return the heads of the columns; that of the metric where there are several."""
-        several = any(one.by_metric for one in self)
-        return [name for name in _COLUMNS if name != "metric" or several]
-
-    def _cells(self) -> Iterator[tuple[str, ...]]:
-        """Yield the lines of the table: one for each submission and metric."""
-        shown, heads = self[-_MOST:], self._columns()
+    def _lines(self) -> list[list[str]]:
+        """Return the heads of the table, and a line for each submission and metric."""
+        shown, several = self[-_MOST:], any(one.by_metric for one in self)
         differing = varied(shown)
+        heads = [name for name in _COLUMNS if name != "metric" or several]
+        lines = [heads]
         for submission in shown:
             by_metric = submission.by_metric or {"": submission}
-            for line, (metric, entry) in enumerate(by_metric.items()):
+            for place, (metric, entry) in enumerate(by_metric.items()):
                 texts = cells(entry, differing) | {"metric": printable(metric)}
                 where = printable(texts["from"], longest=_LONGEST_CELL).replace("\n", "\\n")
-                texts |= {"from": where} if line == 0 else _AS_ABOVE
-                yield tuple(texts[name] for name in heads)
+                texts |= {"from": where} if place == 0 else _AS_ABOVE
+                lines.append([texts[name] for name in heads])
+        return lines
 
 
 def cells(submission: Submission, differing: Mapping[str, Collection[str]]) -> dict[str, str]:

@@ -15,75 +15,58 @@ from numpy.typing import NDArray
 
 from ladderholdout import errors
 from ladderholdout.guard import commands
+from ladderholdout.guard import rows as guard_rows
+from ladderholdout.guard.context import parameters_of
 from ladderholdout.guard.open_ladder import OpenLadder
-from ladderholdout.guard.rows import (
-    Given,
-    IntArray,
-    Kept,
-    UInt64Array,
-    digests_of,
-    in_order_of,
-    known_digests,
-    names_of,
-    read_kept,
-)
+from ladderholdout.guard.rows import Given, IntArray, UInt64Array
 from ladderholdout.identity import hashing, labels, matching
 from ladderholdout.ledger.fold import HoldoutRecord
 from ladderholdout.ledger.transaction import KnownRows, Transaction, ViewRecord
-from ladderholdout.vault import Rows
-from ladderholdout.vault.remote import is_url
+from ladderholdout.vault import Rows, is_url
 
 
 class Shared(NamedTuple):
     """A holdout that has rows in common with given ones.
 
-    `inside` of those are its rows, and `covered` of its rows are among them; of the given rows that
-    have weight it has `weighing`. `renamed` is whether the labels alone are the same, under other
-    names.
+    It has those that are `seen`, `inside` of them by whatever shows most; `covered` of its rows are
+    among them, and of the given rows that have weight it has `weighing`. `renamed` is whether the
+    labels alone are the same, under other names.
     """
 
     known: HoldoutRecord
+    seen: NDArray[np.bool_]
     inside: int
     covered: int
     weighing: int
     renamed: bool = False
 
-    def counts(self, given: Given) -> tuple[int, int]:
-        """Return the rows shared and those there are, by which share of either that is more."""
-        # Rows without weight decide nothing, and any number of them may be beside the others.
-        both = (self.weighing, _with_weight(given)), (self.covered, self.known.n)
-        return max(both, key=lambda it: it[0] / it[1])
-
-
-def _with_weight(given: Given) -> int:
-    weights = given.rows.sample_weight
-    return len(given) if weights is None else int(np.count_nonzero(weights))
-
 
 def shared_with(tx: Transaction, given: Given) -> list[Shared]:
     """Return the holdouts that have rows of these, by features of any view, ids or labels."""
-    n, shared, weights = len(given), [], given.rows.sample_weight
+    n, shared, heavy = len(given), [], given.weighing
     hashes = hashing.row_hashes(given.rows.y, "y")
-    heavy = slice(None) if weights is None else weights > 0
     for record in tx.holdouts():
         known = tx.known(record.id)
         pairs = [(given.hashes, view.row_hashes) for view in tx.views(record.id)]
         if given.ids is not None and known.ids is not None:
             pairs.append((labels.by_value(given.ids), labels.by_value(known.ids)))
-        inside = max(matching.overlap(here, theirs) for here, theirs in pairs)
+        among = [matching.among(here, theirs) for here, theirs in pairs]
+        inside = max(int(ours.sum()) for ours in among)
         covered = max(matching.overlap(theirs, here) for here, theirs in pairs)
+        seen = np.logical_or.reduce(among)
         if max(inside, covered) < n and labels.same_partition(hashes, known.label_digests):
-            shared.append(Shared(record, n, n, _with_weight(given), renamed=True))
+            seen = seen if inside else ~seen
+            shared.append(Shared(record, seen, n, n, int(heavy.sum()), renamed=True))
         elif inside:
-            weighing = max(matching.overlap(here[heavy], theirs) for here, theirs in pairs)
-            shared.append(Shared(record, inside, covered, weighing))
+            weighing = max(int(ours[heavy].sum()) for ours in among)
+            shared.append(Shared(record, seen, inside, covered, weighing))
     return shared
 
 
 def in_words(shared: list[Shared], given: Given) -> str:
     """List the holdouts that have some of the rows, those with most of them by name."""
     first, *others = sorted(shared, key=lambda one: -one.inside)
-    rows, of_weight = f"{first.inside} of these {len(given)} rows", _with_weight(given)
+    rows, of_weight = f"{first.inside} of these {len(given)} rows", int(given.weighing.sum())
     if of_weight < len(given):
         rows += f" ({first.weighing} of the {of_weight} that have weight)"
     rows += f" are in the holdout {dated(first.known)}"
@@ -101,17 +84,17 @@ _LOOKED_INTO = 10
 def in_other_columns(tx: Transaction, given: Given) -> Iterator[Candidate]:
     """Find rows that a holdout has in other columns, where a copy of its rows is kept."""
     for record in tx.holdouts(n=len(given))[-_LOOKED_INTO:]:
-        kept = read_kept(tx, record.id, 1)
+        kept = guard_rows.read_kept(tx, record.id, 1)
         rows = rows_beside(kept)
         found = rows and matching.rows_in_other_columns(given.rows.X, rows.X)
         if found:
             (mine, theirs), all_columns = found
-            to = kept.found(mine, digests_of(record.secret, given.rows), None, theirs)
+            to = kept.found(mine, guard_rows.digests_of(record.secret, given.rows), None, theirs)
             how = f"by {'all' if all_columns else 'most'} of their columns, in another place"
             yield record, kept.known, to, how, all_columns
 
 
-def rows_beside(kept: Kept) -> Rows | None:
+def rows_beside(kept: guard_rows.Kept) -> Rows | None:
     """Return the rows of a holdout; None where they cannot be read, or not from this machine."""
     path = kept.view.vault_path
     # What is not beside this process may take long to read, and others wait meanwhile.
@@ -146,8 +129,8 @@ class Match(NamedTuple):
         By what they are known.
     amended : ndarray of bool, shape (n,), or None
         Whose labels are others, in the order of the content.
-    fills : bool
-        Whether `known` has ids that the ledger lacked.
+    groups : ndarray of uint64, shape (n,), or None
+        Those of the given rows as the ledger has them.
     """
 
     record: HoldoutRecord
@@ -156,7 +139,7 @@ class Match(NamedTuple):
     view: ViewRecord | None
     how: str
     amended: NDArray[np.bool_] | None
-    fills: bool
+    groups: UInt64Array | None
 
 
 Candidate: TypeAlias = tuple[HoldoutRecord, KnownRows, IntArray, str, bool]
@@ -176,13 +159,7 @@ def recognise(tx: Transaction, given: Given) -> Match | None:
         for record, known, to, how, is_sure in way(tx, given):
             match = _matched(tx, given, record, known, to, how)
             # Other rows may share columns, such as dates: then the labels have to be known, too.
-            if match and (
-                is_sure
-                or (
-                    match.amended is None
-                    and labels.sequence_bits(given.rows.y) >= labels.ENOUGH_BITS
-                )
-            ):
+            if match and (is_sure or (match.amended is None and labels.are_telling(given.rows.y))):
                 return match
     return None
 
@@ -201,12 +178,13 @@ def _by_ids(tx: Transaction, given: Given) -> Iterator[Candidate]:
 def _by_content(tx: Transaction, given: Given) -> Iterator[Candidate]:
     fingerprint = hashing.fingerprint(given.hashes)
     for record in tx.holdouts():
-        if all(view.fingerprint != fingerprint for view in tx.fold(record.id).views):
-            continue
-        digests, known = digests_of(record.secret, given.rows), tx.known(record.id)
-        for view in tx.views(record.id):
+        for view in tx.fold(record.id).views:
             if view.fingerprint == fingerprint:
-                to = Kept(record, known, view).found(given.hashes, digests, given.groups)
+                # Nothing of it is held while the rows are compared: each is as long as they are.
+                digests = guard_rows.digests_of(record.secret, given.rows)
+                kept = guard_rows.read_kept(tx, record.id, view.number)
+                to, known = kept.found(given.hashes, digests, given.groups), kept.known
+                del digests, kept
                 yield record, known, to, "by their content", True
 
 
@@ -215,8 +193,8 @@ def _by_labels(tx: Transaction, given: Given) -> Iterator[Candidate]:
         known = tx.known(record.id)
         if known.labels_digest is None:
             continue
-        digests = digests_of(record.secret, given.rows)
-        if labels.sequence_digest(record.secret, digests[:, 0]) == known.labels_digest:
+        digests, _ = guard_rows.digests_of(record.secret, given.rows)
+        if labels.sequence_digest(record.secret, digests) == known.labels_digest:
             how = "by their labels, which are the same in the same order"
             yield record, known, np.arange(len(given)), how, True
 
@@ -225,15 +203,21 @@ def _matched(
     tx: Transaction, given: Given, record: HoldoutRecord, known: KnownRows, to: IntArray, how: str
 ) -> Match | None:
     """Compare labels, weights and features, now that it is known which row is which."""
-    recorded, back, places = known_digests(known), matching.inverse(to), known.places[to]
-    here = digests_of(record.secret, given.rows)[back]
+    back, places = matching.inverse(to), known.places[to]
+    of_labels, of_weights = guard_rows.digests_of(record.secret, given.rows)
+    of_labels = of_labels[back]
     differing = np.empty(len(given), dtype=bool)
-    differing[known.places] = here[:, 0] != recorded[:, 0]
+    differing[known.places] = of_labels != known.label_digests
     earlier = tx.amended(record.id)
     if FEW * np.count_nonzero(differing if earlier is None else differing | earlier) > len(given):
         # Labels of something else, it may be: another holdout, that overlaps with this one.
         return None
-    if not np.array_equal(here[:, 1], recorded[:, 1]):
+    weights = known.weight_digests
+    if of_weights is None or weights is None:
+        weigh_alike = of_weights is weights
+    else:
+        weigh_alike = np.array_equal(of_weights[back], weights)
+    if not weigh_alike:
         raise errors.HoldoutConflict(
             f"These are rows of {record.name!r} with other weights than they were registered "
             "with. The weights belong to the holdout: give sample_weight= as it was then, or "
@@ -257,21 +241,19 @@ def _matched(
             "these otherwise, than when they were registered. Give the groups that they had then, "
             "or leave groups= out."
         )
-    fills = known.ids is None and ids is not None
-    known = replace(known, ids=ids) if fills else known
+    known = replace(known, ids=ids) if known.ids is None else known
     if differing.any():
-        # Another sequence may well be the same, where there is little in one.
-        enough = labels.sequence_bits(given.rows.y[back]) >= labels.ENOUGH_BITS
-        sequence = labels.sequence_digest(record.secret, here[:, 0]) if enough else None
-        known = replace(known, label_digests=here[:, 0], labels_digest=sequence)
-    hashes = given.hashes[matching.inverse(places)]
-    views = (
-        view
-        for view in tx.views(record.id)
-        if np.array_equal(view.row_hashes[matching.inverse(view.places)], hashes)
-    )
+        telling = labels.are_telling(given.rows.y[back])
+        sequence = labels.sequence_digest(record.secret, of_labels) if telling else None
+        known = replace(known, label_digests=of_labels, labels_digest=sequence)
+    del back, of_labels
+    hashes = np.empty_like(given.hashes)
+    hashes[places] = given.hashes
+    every = (tx.view(record.id, one.number) for one in tx.fold(record.id).views)
+    views = (one for one in every if np.array_equal(hashes[one.places], one.row_hashes))
     amended = differing if differing.any() else None
-    return Match(record, known, places, next(views, None), how, amended, fills)
+    groups = None if known.groups is None else known.groups[to]
+    return Match(record, known, places, next(views, None), how, amended, groups)
 
 
 def _same(ids: UInt64Array, others: Any) -> bool:
@@ -303,10 +285,12 @@ def judge_shared(
     """Judge rows that are in other holdouts; return these and how many of them, and of theirs."""
     shared, n = shared_with(tx, given), len(given)
     if shared:
-        counts = max((one.counts(given) for one in shared), key=lambda it: it[0] / it[1])
+        # Rows without weight decide nothing, and any number of them may be beside the others.
+        of_weight = int(given.weighing.sum())
+        both = [((one.weighing, of_weight), (one.covered, one.known.n)) for one in shared]
         judge_overlap(
             policy,
-            *counts,
+            *max(chain.from_iterable(both), key=lambda it: it[0] / it[1]),
             f"{in_words(shared, given)}: what was learned from "
             f"{'that' if len(shared) == 1 else 'those'} is known about these rows too.",
             "To go on with it give its rows with their labels as they were registered, all of "
@@ -386,8 +370,11 @@ def refuse_known(
             f"no holdout has had. {stays}"
         )
     blocks, passed = tx.blocks(before.name), {}
-    for block in blocks if given.groups is not None else ():
-        seen = _are_among(given.groups, tx.known(block.id).groups, "groups")
+    for block in blocks:
+        theirs = tx.known(block.id).groups
+        if given.groups is None or theirs is None:
+            continue
+        seen = _in_groups(given.groups, theirs)
         if seen.any():
             raise errors.OverlapError(
                 f"{_places(seen)} are of groups that {block.name!r} has rows of: what was released "
@@ -395,22 +382,17 @@ def refuse_known(
                 f"the training rows. {stays}"
             )
     strict = "error" if overlap == "auto" else overlap
-    for record in [shared.known for shared in shared_with(tx, given)]:
-        views = [view.row_hashes for view in tx.views(record.id)]
-        seen = np.isin(given.hashes, np.concatenate(views))
-        seen |= _are_among(given.ids, tx.known(record.id).ids)
-        if not seen.any():  # known by the labels alone, in their order
-            seen[:] = True
+    for shared in shared_with(tx, given):
         judge_overlap(
-            *(strict, int(seen.sum()), len(seen)),
-            f"{_places(seen)} are rows of {record.name!r} already, and {known}",
+            *(strict, int(shared.seen.sum()), len(given)),
+            f"{_places(shared.seen)} are rows of {shared.known.name!r} already, and {known}",
             "Leave them out: they are not fresh. If these are other rows that "
             'happen to be equal, open the holdout with overlap="warn": certificates then count '
             f"what was released of both. {stays}",
             " Certificates count it.",
         )
-        passed[record.id] = int(seen.sum())
-    earlier = (read_kept(tx, block.id, 1) for block in blocks[:-1][-_LOOKED_INTO:])
+        passed[shared.known.id] = int(shared.seen.sum())
+    earlier = (guard_rows.read_kept(tx, block.id, 1) for block in blocks[:-1][-_LOOKED_INTO:])
     beside = ((kept.record, rows_beside(kept)) for kept in earlier)
     for record, rows in chain([(before, held)], beside):
         if rows is None or record.id in passed:
@@ -440,7 +422,7 @@ def refuse_trained(given: Given, training: Any) -> None:
     """Refuse rows on which models were trained."""
     if training is None:
         return
-    training = in_order_of(training, given.rows.X)
+    training = guard_rows.in_order_of(training, given.rows.X)
     seen = np.isin(given.hashes, hashing.row_hashes(training, "training"))
     seen |= matching.rows_again(given.rows.X, training)
     if seen.any():
@@ -450,14 +432,9 @@ def refuse_trained(given: Given, training: Any) -> None:
         )
 
 
-def _are_among(
-    names: UInt64Array | None, known: UInt64Array | None, argument: str | None = None
-) -> NDArray[np.bool_]:
-    """Return which ids or groups are known; those of an argument have to be of the same kind."""
-    if names is None or known is None:
-        return np.zeros(1, dtype=bool)
-    if argument is not None:
-        labels.check_kinds(names, known, argument)
+def _in_groups(names: UInt64Array, known: UInt64Array) -> NDArray[np.bool_]:
+    """Return which groups are known, which have to be of the same kind."""
+    labels.check_kinds(names, known, "groups")
     return np.isin(labels.by_value(names), labels.by_value(known))
 
 
@@ -475,11 +452,10 @@ def _places(seen: NDArray[np.bool_]) -> str:
 # -- copies and groups --------------------------------------------------------------------
 
 
-def warn_of_copies(name: str, given: Given, contents: UInt64Array) -> None:
+def warn_of_copies(name: str, given: Given) -> None:
     """Warn where rows are copies of each other, or nearly: each is taken for a draw of its own.
 
-    `contents` are sorted hashes of rows, labels and weights. Rows of one group may be equal: then
-    those of several groups are compared, of each group once.
+    Rows of one group may be equal: then those of several groups are compared, of each group once.
     """
     hashes, y, about, kept = given.hashes, given.rows.y, "", "each row in one group"
     alike = "equal one of another group in features and label, and if they are copies of it"
@@ -490,9 +466,7 @@ def warn_of_copies(name: str, given: Given, contents: UInt64Array) -> None:
     else:
         kept = "one of each, with the number of its copies as sample_weight"
         alike = "equal another one in features and label, and if they are copies of it"
-        # Without weights those are equal where rows and labels are, and need not be made again.
-        ordered = contents if given.rows.sample_weight is None else None
-        count = matching.copied_rows(hashes, y, ordered)
+        count = matching.copied_rows(hashes, y)
         if not count:
             about, count = "About ", matching.near_copies(given.rows.X, y)
             alike = (
@@ -548,7 +522,8 @@ def look_for_groups(holdout: OpenLadder, search: Any, params: Mapping[str, Any])
                 _refuse_shared(holdout, value)
         return
     named = next((name for name, one in params.items() if _is_of_groups(name, one)), None)
-    splitter = next(filter(is_of_groups, _values_of(search)), None)
+    parts = search, *(parameters_of(search) or {}).values()
+    splitter = next(filter(is_of_groups, parts), None)
     if named is not None:
         by = f"{named[-_LONGEST:]} of the fit"
     elif splitter is not None:
@@ -565,8 +540,7 @@ def _refuse_shared(holdout: OpenLadder, groups: Any) -> None:
     if known is None or not len(known):
         return  # behind a server, whose groups nobody but its owner knows
     given = labels.id_hashes(groups, may_repeat=True, argument="groups")
-    labels.check_kinds(given, known, "groups")
-    shared = np.isin(labels.by_value(given), labels.by_value(known))
+    shared = _in_groups(given, known)
     if not shared.any():
         return
     named = list(dict.fromkeys(map(str, np.asarray(groups)[shared].ravel().tolist())))
@@ -586,13 +560,6 @@ def _refuse_shared(holdout: OpenLadder, groups: Any) -> None:
 
 def _is_of_groups(name: str, value: Any) -> bool:
     return value is not None and name.rpartition("__")[2] == "groups"
-
-
-def _values_of(search: Any) -> Iterator[Any]:
-    yield search
-    with suppress(Exception):  # what it cannot name holds no splitter that is known
-        if hasattr(search, "get_params") and not isinstance(search, type):
-            yield from search.get_params(deep=True).values()
 
 
 def is_of_groups(splitter: Any) -> bool:
@@ -624,7 +591,7 @@ _Families: TypeAlias = Sequence[str | None]
 
 def check_columns(X: Any, holdout_rows: Any) -> None:
     """Refuse a table whose columns differ from the holdout's in number, names, order or kinds."""
-    names, known = names_of(X), names_of(holdout_rows)
+    names, known = guard_rows.names_of(X), guard_rows.names_of(holdout_rows)
     width, expected = width_of(X), width_of(holdout_rows)
     if width is None or expected is None:
         return  # no tables, whose first fit will fail

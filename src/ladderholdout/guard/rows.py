@@ -20,20 +20,18 @@ from ladderholdout import errors
 from ladderholdout import vault as vaults
 from ladderholdout.arguments import as_given
 from ladderholdout.certificates.group_limits import Groups
-from ladderholdout.guard.open_ladder import FreshRows
 from ladderholdout.guard.settings import HoldoutSettings, count_rows, names_of_rows, rows_of
 from ladderholdout.identity import hashing, labels, matching
 from ladderholdout.identity.copies import take, unwritable
 from ladderholdout.ledger.arrays import digests_of as predictions_digests
 from ladderholdout.ledger.events import Damaged, Submitted
-from ladderholdout.ledger.fold import HoldoutRecord
+from ladderholdout.ledger.fold import HoldoutRecord, View
 from ladderholdout.ledger.log import as_bytes
 from ladderholdout.ledger.place import is_memory, vault_beside
 from ladderholdout.ledger.transaction import KnownRows, Transaction, ViewRecord
 from ladderholdout.mechanisms.rules import fresh_rng
 from ladderholdout.metrics import Evaluation, Metric, arrays
-from ladderholdout.vault import Place, Rows
-from ladderholdout.vault.remote import is_url
+from ladderholdout.vault import Place, Rows, is_url
 
 IntArray: TypeAlias = NDArray[np.intp]
 UInt64Array: TypeAlias = NDArray[np.uint64]
@@ -185,7 +183,9 @@ def check_predictions(holdout: HoldoutRecord, entry: Submitted, predictions: NDA
 class Given:
     """Rows as a caller gave them, with what they may be known by.
 
-    `order` brings them into the order of the content, from when they are known or registered.
+    From when they are known or registered, `order` brings them into the order of the content, and
+    they are the rows of a `view`, which a vault keeps if there is a path. `foreign` is whether they
+    came in another order than the view's.
     """
 
     rows: Rows
@@ -195,6 +195,9 @@ class Given:
     # Ids that repeat name groups, and no row is known by them.
     ids_repeat: bool
     order: NDArray[Any] = field(init=False)
+    view: int = 1
+    foreign: bool = False
+    vault_path: str | None = None
 
     def __len__(self) -> int:
         return len(self.hashes)
@@ -209,18 +212,23 @@ class Given:
         """How many of those there are."""
         return len(self) if self.groups is None else len(np.unique(self.groups))
 
+    @property
+    def weighing(self) -> NDArray[np.bool_]:
+        """Which of them have weight."""
+        weights = self.rows.sample_weight
+        return np.ones(len(self), dtype=bool) if weights is None else weights > 0
+
+    def in_groups(self, estimand: str | None) -> Groups | None:
+        """Return the groups in the order of the content, where whole groups were drawn."""
+        return groups_of(self.groups, self.order, estimand)
+
 
 def names_of(X: Any) -> list[str] | None:
     """Return the names of columns, as scikit-learn takes them: all of them texts."""
-    columns = getattr(X, "columns", None)
-    columns = getattr(X, "column_names", None) if columns is None else columns
-    try:
-        names = None if columns is None or callable(columns) else list(columns)
-    except TypeError:
-        return None
-    if not names or not all(isinstance(name, str) for name in names):
-        return None
-    return [str(name) for name in names]
+    columns = getattr(X, "columns", getattr(X, "column_names", None))
+    names = list(columns) if isinstance(columns, Iterable) else []
+    is_named = bool(names) and all(isinstance(name, str) for name in names)
+    return [str(name) for name in names] if is_named else None
 
 
 def in_order_of(X: Any, known: Any) -> Any:
@@ -231,9 +239,7 @@ def in_order_of(X: Any, known: Any) -> Any:
     return X[wanted] if len(set(names)) == len(names) else X
 
 
-def given_rows(
-    X: Any, y: ArrayLike, stated: HoldoutSettings | FreshRows, like: Any = None
-) -> Given:
+def given_rows(X: Any, y: ArrayLike, stated: HoldoutSettings, like: Any = None) -> Given:
     """Bring together what a caller gives, validated, with hashes of it.
 
     The columns are put in the order of those of `like`, where they have the same names.
@@ -287,7 +293,8 @@ class Kept:
         hashes, digests = hashing.row_hashes(rows.X), digests_of(self.record.secret, rows)
         if hashing.fingerprint(hashes) == self.view.fingerprint:
             to = self.found(hashes, digests)
-            if np.array_equal(digests, known_digests(self.known)[to]):
+            known = self.known.label_digests, self.known.weight_digests
+            if np.array_equal(_pairs(*digests), _pairs(*known)[to]):
                 return matching.inverse(self.known.places[to])
         raise errors.HoldoutConflict(
             f"The given rows are not those of {self.record.name!r} with the labels and "
@@ -298,7 +305,7 @@ class Kept:
     def found(
         self,
         hashes: UInt64Array,
-        digests: UInt64Array,
+        digests: tuple[UInt64Array, UInt64Array | None],
         groups: UInt64Array | None = None,
         theirs: UInt64Array | None = None,
     ) -> IntArray:
@@ -308,10 +315,11 @@ class Kept:
         groups.
         """
         of_view = matching.inverse(self.known.places)[self.view.places]
-        mine, there = _pairs(digests), _pairs(known_digests(self.known)[of_view])
+        mine = _pairs(*digests)
+        there = _pairs(self.known.label_digests, self.known.weight_digests)[of_view]
         if groups is not None and self.known.groups is not None:
             # Rows that are equal may be of several groups.
-            mine += 5 * labels.by_value(groups)
+            mine = mine + 5 * labels.by_value(groups)
             there += 5 * labels.by_value(self.known.groups)[of_view]
         theirs = self.view.row_hashes if theirs is None else theirs
         return np.asarray(of_view[matching.counterparts(hashes, mine, theirs, there)])
@@ -437,39 +445,32 @@ def pieces_of(
     for name, hashes in (("ids", given.ids), ("groups", given.groups)):
         if hashes is not None:
             found[name] = [as_bytes(hashes)]
-    if rows.sample_weight is not None and not _are_ones(rows.sample_weight):
-        found["weight_digests"] = digests(rows.sample_weight, "sample_weight")
+    if (weights := _weights_of(rows)) is not None:
+        found["weight_digests"] = digests(weights, "sample_weight")
     found["places"] = places()
-    known = labels.sequence_bits(rows.y) >= labels.ENOUGH_BITS
+    telling = labels.are_telling(rows.y)
     # As `identity.sequence_digest`.
-    return found, lambda: sequence.digest() if known else None
+    return found, lambda: sequence.digest() if telling else None
 
 
-def _are_ones(weights: NDArray[Any]) -> bool:
-    return bool((weights == 1).all())
+def _weights_of(rows: Rows) -> NDArray[np.float64] | None:
+    """Return the weights of rows, unless all of them are one."""
+    weights = rows.sample_weight
+    return None if weights is None or bool((weights == 1).all()) else weights
 
 
-def digests_of(secret: bytes, rows: Rows) -> UInt64Array:
-    """Return keyed digests of the label and of the weight of each row; 0 where all weigh one."""
-    digests = np.zeros((len(rows.y), 2), dtype=np.uint64)
-    digests[:, 0] = labels.label_digests(secret, hashing.row_hashes(rows.y, "y"))
-    if rows.sample_weight is not None and not _are_ones(rows.sample_weight):
-        weights = hashing.row_hashes(rows.sample_weight, "sample_weight")
-        digests[:, 1] = labels.label_digests(secret, weights)
-    return digests
+def digests_of(secret: bytes, rows: Rows) -> tuple[UInt64Array, UInt64Array | None]:
+    """Return keyed digests of the label and, unless all weigh one, of the weight of each row."""
+    of_weights, weights = None, _weights_of(rows)
+    if weights is not None:
+        hashes = hashing.row_hashes(weights, "sample_weight")
+        of_weights = labels.label_digests(secret, hashes)
+    return labels.label_digests(secret, hashing.row_hashes(rows.y, "y")), of_weights
 
 
-def known_digests(known: KnownRows) -> UInt64Array:
-    """Return the digests on record, in the order of registration."""
-    digests = np.zeros((len(known.places), 2), dtype=np.uint64)
-    digests[:, 0] = known.label_digests
-    digests[:, 1] = 0 if known.weight_digests is None else known.weight_digests
-    return digests
-
-
-def _pairs(digests: UInt64Array) -> UInt64Array:
+def _pairs(of_labels: UInt64Array, of_weights: UInt64Array | None) -> UInt64Array:
     """Return digests of label and weight together."""
-    return np.asarray(digests[:, 0] + 3 * digests[:, 1])
+    return of_labels if of_weights is None else of_labels + 3 * of_weights
 
 
 def with_labels(rows: Rows, order: IntArray, labels: NDArray[Any]) -> Rows:
@@ -499,7 +500,7 @@ class Copies:
                     vaults.remove(path)
 
     def write(
-        self, tx: Transaction, holdout_id: int, view: ViewRecord, rows: Rows, folder: Place | None
+        self, tx: Transaction, holdout_id: int, view: View, rows: Rows, folder: Place | None
     ) -> str | None:
         """Copy the rows of a view to a folder, in place of the copy so far; None for no copy."""
         path = digest = None
@@ -513,19 +514,16 @@ class Copies:
         tx.set_vault(holdout_id, path, digest, view.number)
         return path
 
-    def amend(self, tx: Transaction, holdout_id: int, given: Given, own: int | None) -> None:
-        """Write the copies of all views anew with the labels that are given.
-
-        `given` has the rows of its `own` view in its order, if they are of one.
-        """
+    def amend(self, tx: Transaction, holdout_id: int, given: Given) -> None:
+        """Write the copies of all views anew with the labels that are given."""
         labels = given.rows.y[given.order]
-        for view in tx.views(holdout_id):
+        for view in tuple(tx.fold(holdout_id).views):
             folder = folder_of(view.vault_path)
             if folder is not None:
                 rows = given.rows
-                if view.number != own:
-                    stored = read_kept(tx, holdout_id, view.number).rows()
-                    rows = with_labels(stored, matching.inverse(view.places), labels)
+                if given.foreign or view.number != given.view:
+                    kept = read_kept(tx, holdout_id, view.number)
+                    rows = with_labels(kept.rows(), matching.inverse(kept.view.places), labels)
                 self.write(tx, holdout_id, view, rows, folder)
 
 

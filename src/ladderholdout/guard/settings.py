@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ladderholdout.arguments import as_given, choice, folder, inside, text, whole
 from ladderholdout.certificates.group_limits import ESTIMANDS
-from ladderholdout.errors import InvalidArgument
+from ladderholdout.errors import HoldoutConflict, InvalidArgument
 from ladderholdout.identity.copies import copy_of, unwritable
 from ladderholdout.identity.labels import id_hashes
 from ladderholdout.ledger.events import LadderSettings
 from ladderholdout.ledger.rules import stored_metric
-from ladderholdout.mechanisms import LadderRules, Mechanism, default_mechanism
+from ladderholdout.mechanisms import LadderRules, Mechanism, default_mechanism, mechanism_from
 from ladderholdout.mechanisms.base import a_mechanism, takes_groups
 from ladderholdout.mechanisms.rules import SHOWN
 from ladderholdout.metrics import ItemMetric, Metric, get_metric
@@ -39,11 +39,9 @@ OVERLAP_POLICIES = ("auto", "warn", "error", "ignore")
 _OPTIONAL = {"name", "vault", "reserve", "confidence", "estimand"}
 
 
-class DefaultRule(Protocol):
-    """The rule of a new ladder where none is stated."""
-
-    def __call__(self, metric: Metric, n: int, *, reserved: bool = False) -> Mechanism:
-        """Choose by metric, number of rows, and whether others are kept in reserve."""
+DefaultRule: TypeAlias = Callable[..., Mechanism]
+"""The rule of a new ladder where none is stated: by its metric and its number of rows, and by
+whether others are kept in reserve (``reserved=``)."""
 
 
 A = TypeVar("A")
@@ -111,10 +109,37 @@ class HoldoutSettings:
                 object.__setattr__(self, parameter, check(value))
 
     @property
-    def several(self) -> bool:
-        """Whether several metrics are named, in a list or a mapping."""
-        scoring = self.scoring
-        return isinstance(scoring, Mapping | Sequence) and not isinstance(scoring, str | bytes)
+    def metrics(self) -> dict[str, str | Metric]:
+        """Several metrics by the names under which they are shown, in their order; none if one is.
+
+        Raises
+        ------
+        InvalidArgument
+            There is none, or a name is missing, taken or cannot be one.
+
+        Examples
+        --------
+        >>> HoldoutSettings(scoring=["roc_auc", "neg_brier_score"]).metrics
+        {'roc_auc': 'roc_auc', 'neg_brier_score': 'neg_brier_score'}
+        """
+        scoring: Any = self.scoring
+        if isinstance(scoring, Mapping):
+            pairs = list(scoring.items())
+        elif isinstance(scoring, Sequence) and not isinstance(scoring, str | bytes):
+            pairs = [(get_metric(one).name, one) for one in scoring]
+        else:
+            return {}
+        names = [name for name, _ in pairs]
+        if not pairs or len(set(map(str, names))) < len(pairs):
+            raise InvalidArgument(
+                "scoring",
+                "a metric, or a list or mapping of distinct ones",
+                "one that names a metric twice" if pairs else "an empty one",
+            )
+        for name in names:
+            if BETWEEN in text("scoring", name):
+                raise InvalidArgument("scoring", f"with names without {BETWEEN!r}", as_given(name))
+        return dict(pairs)
 
     @property
     def metric(self) -> Metric | None:
@@ -145,9 +170,9 @@ class HoldoutSettings:
         InvalidArgument
             A metric, or a setting of one, is outside of what is allowed.
         """
-        if not self.several:
+        metrics = self.metrics
+        if not metrics:
             return (self._checked(),)
-        metrics = metrics_of(self.scoring)
         plain = ("mechanism", "budget", "show", "pos_label")
         stated = {
             key: _each(key, getattr(self, key), list(metrics), plain=key in plain)
@@ -175,6 +200,28 @@ class HoldoutSettings:
         others = {"budget": self.budget, "show": self.show}
         return asked | {name: value for name, value in others.items() if value is not None}
 
+    def going_on(self, holdout: str, settings: LadderSettings) -> Metric:
+        """Return the metric of a ladder; refuse what contradicts that which it was started under.
+
+        Left out, or without its range, the metric is the ladder's.
+        """
+        stored, metric = stored_metric(settings), self.metric
+        # The root of a stored range, as it is shown, may have lost the last digit of its square.
+        if metric is None or metric in (_without_ranges(stored), replace(stored)):
+            metric = stored
+        there, asked = asdict(settings), self.asked(metric)
+        for field in asked:
+            if asked[field] != there[field]:
+                argument, before = _stated(there, field, asked)
+                _, now = _stated(there | asked, field, there)
+                raise HoldoutConflict(
+                    f"The ladder {settings.name!r} of account {settings.account!r} on "
+                    f"{holdout!r} is in the ledger with {argument} {before}, and you ask for "
+                    f"{now}. Leave {argument} out to go on with it, or start a second ladder, "
+                    'ladder="another name", which counts against the same holdout.'
+                )
+        return metric
+
     def _checked(self) -> HoldoutSettings:
         """Return these settings of one ladder with what depends on the metric validated."""
         _ = self.metric
@@ -200,36 +247,6 @@ def stated_in(variables: Mapping[str, Any]) -> dict[str, Any]:
     return {
         key.name: variables[key.name] for key in fields(HoldoutSettings) if key.name in variables
     }
-
-
-def metrics_of(scoring: Any) -> dict[str, str | Metric]:
-    """Return several metrics by the names under which they are shown, in their order.
-
-    Raises
-    ------
-    InvalidArgument
-        There is none, or a name is missing, taken or cannot be one.
-
-    Examples
-    --------
-    >>> metrics_of(["roc_auc", "neg_brier_score"])
-    {'roc_auc': 'roc_auc', 'neg_brier_score': 'neg_brier_score'}
-    """
-    if isinstance(scoring, Mapping):
-        pairs = list(scoring.items())
-    else:
-        pairs = [(get_metric(one).name, one) for one in scoring]
-    names = [name for name, _ in pairs]
-    if not pairs or len(set(map(str, names))) < len(pairs):
-        raise InvalidArgument(
-            "scoring",
-            "a metric, or a list or mapping of distinct ones",
-            "one that names a metric twice" if pairs else "an empty one",
-        )
-    for name in names:
-        if BETWEEN in text("scoring", name):
-            raise InvalidArgument("scoring", f"with names without {BETWEEN!r}", as_given(name))
-    return dict(pairs)
 
 
 def _each(argument: str, stated: Any, names: Sequence[str], *, plain: bool) -> dict[str, Any]:
@@ -456,15 +473,6 @@ def metric_settings(metric: Metric) -> dict[str, Any]:
     return settings
 
 
-def going_on(metric: Metric | None, settings: LadderSettings) -> Metric:
-    """Return the metric of a ladder for a caller who left it out, or its range."""
-    stored = stored_metric(settings)
-    # The root of a stored range, as it is shown, may have lost the last digit of its square.
-    if metric is None or metric in (_without_ranges(stored), replace(stored)):
-        return stored
-    return metric
-
-
 def _without_ranges(metric: Metric) -> Metric:
     """Return a metric as its name alone states it."""
     known = METRICS.get(metric.name)
@@ -480,3 +488,26 @@ def _without_ranges(metric: Metric) -> Metric:
         alike_rows=False,
         pos_label=None,
     )
+
+
+def _stated(settings: Mapping[str, Any], field: str, other: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the argument behind a field that others have otherwise, and what is given for it."""
+    value = settings[field]
+    if field == "metric_settings" and "custom" not in value:
+        if value.get("alike_rows") != other[field].get("alike_rows"):
+            named = f"get_metric({settings['metric']!r})"
+            return "scoring", f"{named}.with_alike_rows()" if value.get("alike_rows") else named
+        if value.get("pos_label") != other[field].get("pos_label"):
+            return "pos_label", repr(value.get("pos_label"))
+        if (stored := value.get("target_range")) is not None:
+            return "target_range", f"{tuple(stored)!r}, loss_range={(0, value['largest_error'])!r}"
+        # As it would be stated: in the unit that the metric shows.
+        if (limits := value.get("loss_range")) is not None:
+            limits = get_metric(settings["metric"]).with_risk_range(tuple(limits)).loss_range
+        return "loss_range", repr(limits)
+    if field.startswith("metric"):
+        return "scoring", repr(value)
+    if field.startswith("mechanism"):
+        found = mechanism_from(settings["mechanism"], settings["mechanism_settings"])
+        return "mechanism", repr(found)
+    return field, repr(value)

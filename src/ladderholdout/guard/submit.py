@@ -13,25 +13,19 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ladderholdout import errors
 from ladderholdout.certificates.group_limits import Groups
 from ladderholdout.certificates.metric_limits import Rows as ScoredRows
-from ladderholdout.errors import (
-    BudgetWarning,
-    DailyLimit,
-    HoldoutConflict,
-    InvalidSubmission,
-    OpenedWarning,
-    warn,
-)
 from ladderholdout.guard.containment import without_autologging
+from ladderholdout.guard.counting import shown_beside
 from ladderholdout.guard.open_ladder import Origin
 from ladderholdout.guard.rows import Part, parts_of, read_kept, with_labels
 from ladderholdout.guard.seen import note_answer
-from ladderholdout.guard.views import TOGETHER, Decision, Release
+from ladderholdout.guard.views import Decision, Release
 from ladderholdout.identity.copies import held_digest
 from ladderholdout.ledger.arrays import digests_of
-from ladderholdout.ledger.events import BatchAnnounced, Submitted
-from ladderholdout.ledger.fold import Head, HoldoutRecord, LadderRecord, Waiting, refuse_retired
+from ladderholdout.ledger.events import Submitted
+from ladderholdout.ledger.fold import Head, HoldoutRecord, LadderRecord, Waiting
 from ladderholdout.ledger.log import now
 from ladderholdout.ledger.place import Access, is_server
 from ladderholdout.ledger.rules import not_improved, rules_of, state_from, state_to
@@ -47,13 +41,7 @@ from ladderholdout.vault import Rows
 
 T = TypeVar("T")
 
-# The margin is of gates alone, and left out for other rules.
-_EVIDENCE = [known.name for known in fields(Evidence) if known.name != "margin"]
-
-
-Placed: TypeAlias = tuple[Any, NDArray[np.intp] | None]
-"""Predictions for each row, and the order of the caller's rows, in which they are; None for that
-of the guard's rows."""
+_EVIDENCE = [known.name for known in fields(Evidence)]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -74,13 +62,6 @@ def _digest_of(*parts: Part | None) -> int:
             if array is not None:
                 digest = zlib.crc32(array.reshape(-1).view(np.uint8).data, digest)
     return digest
-
-
-def _written_into(name: str, what: str) -> HoldoutConflict:
-    return HoldoutConflict(
-        f"The {what} of {name!r} that this process holds were written into since it was opened. "
-        "Nothing was submitted. Open it again with its rows, LadderHoldout(X, y, ...)."
-    )
 
 
 _Known: TypeAlias = tuple[tuple[int, int], NDArray[Any], Evaluation]
@@ -111,7 +92,7 @@ class Answer:
 
     `spent` is true where it used up the budget; `incumbent` is there where this transaction has
     changed it. `first` is what repeats of the predictions are answered from, unless a key was.
-    `price` is what was shown beside the decisions of a gate (`PriceOf`). The others are of a gate,
+    `price` is what was shown beside a gate's decisions (`shown_beside`). The others are of a gate,
     too, and of what it retries under a key: `against` was the incumbent before, `margin` the gain
     that was tested for, `was_spent` whether nothing could be accepted; `withdrawn` is whether it
     was since.
@@ -149,17 +130,11 @@ def refuse_beyond(
         rounds = tx.fold(home.holdout_id).rounds[home.id].waiting
         left -= sum(one.event.account == account and one.event.time >= today for one in rounds)
     if left <= 0 or tx.has_made(ladder, left, today):
-        raise DailyLimit(
+        raise errors.DailyLimit(
             f"This account has made its {per_day} submissions of today, of which comparisons are "
             "counted. It may submit again from 00:00 UTC on."
         )
 
-
-Judged: TypeAlias = tuple[dict[int, list[Answer]], Head, Head]
-"""What a transaction answered by ladder, from which end of the chain on, and what it left."""
-
-PriceOf: TypeAlias = Callable[[Transaction, LadderRecord], float]
-"""Returns the code length of what was shown of the rows beside the decisions of one ladder."""
 
 # How many answers a process remembers of its own submissions to a ladder.
 _REMEMBERED = 250
@@ -170,32 +145,29 @@ class _Course:
     """What a process knows of a ladder on a server from its own last submission to it.
 
     Who submits alone need not read the ladder first: the server refuses what rests on a ladder
-    that has changed. Where others submit meanwhile, that would be in vain each time.
+    that has changed. Where others submit meanwhile, that would be in vain each time. Where there is
+    a reserve all is read: how long it takes must not show which predictions differ on its rows
+    alone.
     """
 
-    _left: Head | None = None
+    left: Head | None = None
     # Whether the last submission could have rested on the one before it.
-    _alone: bool = True
+    alone: bool = True
     # By their digests. What repeats are answered changes with a withdrawal alone, and after one it
     # is read (`Transaction.first`).
     firsts: dict[str, Submitted] = field(default_factory=dict)
 
-    def left_for(self, asked: Sequence[Asked]) -> Head | None:
-        """Return where the chain was left, for submissions that may rest on it."""
-        # Where there is a reserve all is read: how long it takes must not show which predictions
-        # differ on its rows alone.
-        return self._left if self._alone and not asked[0].reserve_digest else None
-
-    def note(self, judged: Judged, asked: Sequence[Asked]) -> None:
-        """Take note of what was committed."""
-        (answers,), before, left = judged[0].values(), *judged[1:]
-        self._alone = self._left is None or self._left == before
-        self._left = left
+    def note(
+        self, answers: Sequence[Answer], asked: Sequence[Asked], before: Head, left: Head
+    ) -> None:
+        """Take note of what was committed, from which end of the chain on, and what it left."""
+        self.alone = self.left is None or self.left == before
+        self.left = left
         for searched, answer in zip(asked, answers, strict=True):
             first, number = answer.first, answer.release.submission
             # What the ledger alone knows is refused, and there may be more of it.
             if first is None or not (first.number == number or searched.digest in self.firsts):
-                self._alone = False
+                self.alone = False
             if first is not None:
                 self.firsts[searched.digest] = first
         if len(self.firsts) > _REMEMBERED:
@@ -224,7 +196,6 @@ class Guard:
     # That of the content, and so is that of the groups.
     order: NDArray[np.intp]
     groups: Groups | None
-    price_of: PriceOf
     rules: LadderRules = field(init=False)
     labelled: Labelled = field(init=False)
     # Of the features as this process holds them, to find out whether something wrote into them.
@@ -240,7 +211,8 @@ class Guard:
 
     def _take_up(self, ladder: LadderRecord) -> None:
         self.ladder, self.rules = ladder, rules_of(ladder.settings)
-        self._incumbent, self.course = None, _Course() if is_server(self.ledger.url) else None
+        alone = is_server(self.ledger.url) and self.holdout.reserve is None
+        self._incumbent, self.course = None, _Course() if alone else None
 
     @property
     def part(self) -> Part:
@@ -318,22 +290,26 @@ class Guard:
         """Return on whose behalf a judge is asked."""
         return f"{self.holdout.secret!r} {self.ladder.id} {account}"
 
-    def measure(
-        self, predictions: Any, origin: Origin, order: NDArray[np.intp] | None = None
-    ) -> Measured:
-        """Measure predictions, or refuse them; nothing is written.
+    def aligned(self, predictions: Any, order: NDArray[np.intp] | None = None) -> NDArray[Any]:
+        """Return predictions in the order of the content, or refuse them.
 
         `order` is that of the caller's rows; None for the order of `rows`.
         """
+        canonical = self.metric.canonical(predictions, self.holdout.n, self.holdout.classes)
+        return canonical.take(self.order if order is None else order, axis=0)
+
+    def measure(
+        self, predictions: Any, origin: Origin, order: NDArray[np.intp] | None = None
+    ) -> Measured:
+        """Measure predictions, or refuse them, as `aligned` does; nothing is written."""
         if origin.batch is None:
             # From within a fit, perhaps: what is scored next may depend on the answer.
             note_answer()
-        time, holdout, labelled = now(), self.holdout, self.labelled
+        time, secret, labelled = now(), self.holdout.secret, self.labelled
         if _digest_of(labelled.part, labelled.reserve) != labelled.digest:
-            raise _written_into(holdout.name, "labels or weights")
-        aligned = self.metric.canonical(predictions, holdout.n, holdout.classes)
-        aligned = aligned.take(self.order if order is None else order, axis=0)
-        asked = Asked(*digests_of(holdout.secret, aligned, holdout.reserve), origin.key)
+            raise self._written_into("labels or weights")
+        aligned = self.aligned(predictions, order)
+        asked = Asked(*digests_of(secret, aligned, self.holdout.reserve), origin.key)
         with asked_by(self.asker(origin.account)):
             evaluation = labelled.part.evaluate(self.metric, aligned)
         if origin.account is not None:
@@ -398,22 +374,22 @@ class Guard:
         reason, was_spent = None if first is None else ladder.why_withdrawn(first), False
         withdrawn = reason is not None
         if first is not None and withdrawn and ladder.incumbent is None:
-            raise InvalidSubmission(
+            raise errors.InvalidSubmission(
                 "predictions",
                 "others than those of a submission that was withdrawn, while there is no incumbent",
                 f"those of submission {first.number}",
                 f"It was withdrawn for this reason: {reason}",
             )
         if rules.mechanism.flags_alone:
-            price = before.price if before else self.price_of(tx, ladder)
+            price = before.price if before else shown_beside(tx, ladder)
             state = replace(state, price=price)
             least = tx.least_margin(ladder.id, measured.asked.digest)
             if keyed and first is not None:
                 same = (first.digest, first.reserve_digest) == measured.asked[:2]
                 tested = first.evidence.get("margin") or 0.0
                 again = same and (margin <= tested or not first.improved)
-                against, margin = _against(ladder, first.number), tested
-                was_spent = rules.is_spent(_state_then(state, ladder, first))
+                then, against = _then(state, ladder, first)
+                margin, was_spent = tested, rules.is_spent(then)
             else:
                 was_spent = rules.is_spent(state)
                 if first and not first.improved and not withdrawn and margin < least:
@@ -430,11 +406,10 @@ class Guard:
                 not ladder.submissions or ladder.first_batch == origin.batch
             )
             risk, improved, spent = outcome.risk, outcome.improved, after.releases > state.releases
-            evidence: Mapping[str, Any] = {
-                name: getattr(outcome.evidence, name) for name in _EVIDENCE
-            }
-            if outcome.evidence.margin is not None:
-                evidence = {**evidence, "margin": outcome.evidence.margin}
+            told = {name: getattr(outcome.evidence, name) for name in _EVIDENCE}
+            if told["margin"] is None:  # it is of gates alone, and left out for other rules
+                del told["margin"]
+            evidence: Mapping[str, Any] = told
             change = {"key": origin.key, "state": state_to(after), "candidate": of_first}
             if improved or of_first:
                 predictions_kept = predictions
@@ -506,9 +481,9 @@ class Guard:
         more attempt under the same key: then it has the first answer again, whatever it predicts.
         """
         origin, asked = measured.origin, measured.asked
-        first = None if origin.key is None else tx.first_by_key(ladder, origin.key)
-        if first is not None:
-            return first, True, True
+        retried = [] if origin.key is None else tx.found(ladder.id, "key", origin.key)
+        if retried:
+            return retried[0], True, True
         if origin.per_day is not None:
             refuse_beyond(tx, ladder, origin.per_day)
         first, everywhere = tx.first(ladder, asked.digest, asked.reserve_digest)
@@ -526,7 +501,14 @@ class Guard:
     def check_rows(self) -> None:
         """Refuse features that something wrote into since they were opened; HoldoutConflict."""
         if held_digest(self.rows.X) != self.digest:
-            raise _written_into(self.holdout.name, "features")
+            raise self._written_into("features")
+
+    def _written_into(self, what: str) -> errors.HoldoutConflict:
+        return errors.HoldoutConflict(
+            f"The {what} of {self.holdout.name!r} that this process holds were written into since "
+            "it was opened. Nothing was submitted. Open it again with its rows, "
+            "LadderHoldout(X, y, ...)."
+        )
 
     def of_ladder(self, ladder: LadderRecord, metric: Metric) -> Guard:
         """Return the guard of another ladder on the same rows, which are in memory once."""
@@ -543,7 +525,7 @@ class Guard:
             lambda tx: read_kept(tx, self.holdout.id, self.view), Access.READ
         )
         if kept.view.vault_path is None:
-            raise HoldoutConflict(
+            raise errors.HoldoutConflict(
                 f"Labels of {kept.record.name!r} were amended since it was opened here, and no "
                 "copy of the rows is kept (vault=False). Open it again with its rows and labels "
                 "as they are now: LadderHoldout(X, y, ...)."
@@ -559,7 +541,8 @@ class Guard:
             targets = metric.targets(self.rows.labels, holdout.classes)
         if metric.is_classification:
             # Positions of classes, as of predictions, in half the bytes until they are in order.
-            targets = targets.astype(np.int32)[self.order].astype(np.intp)
+            targets = targets.astype(np.int32)
+            targets = targets[self.order].astype(np.intp)
         else:
             targets = targets[self.order]
         if not is_named(metric):
@@ -593,16 +576,16 @@ class Guard:
 def warn_of(release: Release, spent: int | None, *, has_reserve: bool) -> None:
     """Warn of a release that used up this budget, or that no certificate counts as others."""
     if spent is not None:
-        warn(
+        errors.warn(
             f"The {spent} releases of this ladder are used up: the released score stays, whatever "
             "is submitted from now on.",
-            BudgetWarning,
+            errors.BudgetWarning,
         )
     if release.opened:
-        warn(
+        errors.warn(
             "An audit has shown raw scores of this ladder: the submission is recorded, but "
             + ("certified by the reserve alone." if has_reserve else "can not be certified."),
-            OpenedWarning,
+            errors.OpenedWarning,
         )
 
 
@@ -621,81 +604,13 @@ class LedgerLadder(Protocol):
         """Write to the ladder."""
 
 
-def _against(ladder: LadderRecord, number: int) -> int | None:
-    """Return what was the incumbent when a submission was decided on."""
-    gone = {one.number for one in ladder.withdrawn if one.until < number}
-    before = (one.number for one in ladder.improved if one.number < number)
-    return max((one for one in before if one not in gone), default=None)
-
-
-def _state_then(state: State, ladder: LadderRecord, first: Submitted) -> State:
-    """Return the state of a gate when a submission was decided on."""
+def _then(state: State, ladder: LadderRecord, first: Submitted) -> tuple[State, int | None]:
+    """Return the state of a gate and the incumbent when a submission was decided on."""
     candidates = max((first.query or 0) - 2, 0)  # the baseline is none
-    releases = sum(one.number < first.number for one in ladder.improved)
-    return replace(state, price=0.0, candidates=candidates, releases=releases)
-
-
-def judge_all(
-    tx: Transaction,
-    home: LadderRecord,
-    sets: Mapping[int, tuple[Guard, Sequence[Measured]]],
-    metrics: Mapping[int, str] | None = None,
-) -> Judged | None:
-    """Answer what was measured for ladders of one holdout; None where labels were amended since.
-
-    Parameters
-    ----------
-    tx : Transaction
-    home : LadderRecord
-        One that is held. How many queries an announced batch has is put on record there, unless
-        all of it was submitted before.
-    sets : mapping
-        What was measured for each ladder, by its number.
-    metrics : mapping, optional
-        The names of the ladders' metrics, where members at one place are one submission to all.
-
-    Returns
-    -------
-    Judged or None
-        The answers by ladder, in the order of the sets.
-    """
-    known, before, size = tx.hold(home.holdout_id), tx.ends[home.holdout_id], 0
-    records, orders = {home.id: home}, {}
-    for number, (guard, measured) in sets.items():
-        if measured[0].labelled.version != known.labels_version:
-            return None
-        if number != home.id:
-            if not tx.db.answers_at_once:
-                tx.send_ahead(number, measured[0].asked)
-            records[number] = tx.ladder(number, guard.ladder.created)
-    # Each ladder numbers the members of an announced batch in an order of its own.
-    for number, (guard, measured) in sets.items():
-        orders[number] = list(range(len(measured)))
-        if measured[0].origin.announced:
-            orders[number], queries = guard.best_first(tx, records[number], measured)
-            size += queries
-    if size:
-        refuse_retired(known.name, known.retired)
-        (batch,) = {measured[0].origin.batch for _, measured in sets.values()}
-        assert batch is not None
-        tx.add(home.holdout_id, BatchAnnounced(ladder=home.id, batch=batch, size=size))
-    answers = {}
-    for number, (guard, measured) in sets.items():
-        ladder, answer, by_place = records[number], None, dict[int, Answer]()
-        for place in orders[number]:
-            member, more = measured[place], len(by_place) + 1 < len(measured)
-            if metrics:
-                numbers = {
-                    name: records[other].submissions + 1 + orders[other].index(place)
-                    for other, name in metrics.items()
-                }
-                context = {**member.origin.context, TOGETHER: numbers}
-                member = replace(member, origin=replace(member.origin, context=context))
-            answer = by_place[place] = guard.judge(tx, ladder, member, answer, more=more)
-            ladder = answer.ladder
-            tx.remember(ladder.id, member.asked, answer.first)
-        answers[number] = [by_place[place] for place in range(len(measured))]
-    return answers, before, tx.ends[home.holdout_id]
+    before = {one.number for one in ladder.improved if one.number < first.number}
+    gone = {one.number for one in ladder.withdrawn if one.until < first.number}
+    state = replace(state, price=0.0, candidates=candidates, releases=len(before))
+    return state, max(before - gone, default=None)
 
 
 def disagreement(predictions: NDArray[Any], incumbent: NDArray[Any] | None) -> float | None:

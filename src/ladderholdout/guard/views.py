@@ -8,8 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from ladderholdout.errors import printable
-from ladderholdout.guard.certificate import ScoreCertificate, html_table, in_one_line
-from ladderholdout.guard.of_metrics import OfMetrics
+from ladderholdout.guard.certificate import OfMetrics, ScoreCertificate, html_table, in_one_line
 from ladderholdout.ledger.fold import Head, Overlap, block_name, parted_name
 from ladderholdout.metrics import Metric
 

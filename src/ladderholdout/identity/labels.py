@@ -6,8 +6,7 @@ import datetime
 import hmac
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
 import numpy as np
@@ -262,29 +261,24 @@ def siphash(key: bytes, messages: UInt64Array) -> UInt64Array:
     >>> siphash(bytes(range(16)), message).astype("<u8").tobytes().hex()
     '6224939a79f5f593'
     """
+    low, high = np.frombuffer(key, "<u8").astype(np.uint64)
+    initial = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
     digests = np.empty(len(messages), dtype=np.uint64)
     # A piece at a time: the state is four times as long as what goes in.
     for start in range(0, len(messages), CHUNK):
-        piece = slice(start, start + CHUNK)
-        digests[piece] = _siphash(key, messages[piece])
+        piece = messages[start : start + CHUNK].astype(np.uint64)
+        v = [np.full(len(piece), np.uint64(constant)) for constant in initial]
+        for part, word in zip(v, (low, high, low, high), strict=True):
+            part ^= word
+        # The last block holds the length alone.
+        for block in (piece, np.full(len(piece), np.uint64(8 << 56))):
+            v[3] ^= block
+            _rounds(v, 2)
+            v[0] ^= block
+        v[2] ^= np.uint64(0xFF)
+        _rounds(v, 4)
+        digests[start : start + CHUNK] = v[0] ^ v[1] ^ v[2] ^ v[3]
     return digests
-
-
-def _siphash(key: bytes, messages: UInt64Array) -> UInt64Array:
-    low, high = np.frombuffer(key, "<u8").astype(np.uint64)
-    initial = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
-    v = [np.full(len(messages), np.uint64(constant)) for constant in initial]
-    for part, word in zip(v, (low, high, low, high), strict=True):
-        part ^= word
-    # The last block holds the length alone.
-    for block in (messages.astype(np.uint64), np.full(len(messages), np.uint64(8 << 56))):
-        v[3] ^= block
-        _rounds(v, 2)
-        v[0] ^= block
-    v[2] ^= np.uint64(0xFF)
-    _rounds(v, 4)
-    digest: UInt64Array = v[0] ^ v[1] ^ v[2] ^ v[3]
-    return digest
 
 
 def _rounds(v: list[UInt64Array], count: int) -> None:
@@ -307,8 +301,7 @@ def _rotated(values: UInt64Array, bits: int) -> UInt64Array:
 # -- whether a sequence could come about twice --------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Code:
+class _Code(NamedTuple):
     """The length of a sequence in a code, in bits: of what it has in common, and of the rest.
 
     Two holdouts of one kind share the `model`: how many there are of each label, how they
@@ -318,9 +311,10 @@ class _Code:
     model: float
     rest: float
 
-    @property
-    def total(self) -> float:
-        return self.model + self.rest
+
+def are_telling(labels: ArrayLike) -> bool:
+    """Return whether no other sequence is likely to be the same as this one."""
+    return sequence_bits(labels) >= ENOUGH_BITS
 
 
 def sequence_bits(labels: ArrayLike) -> float:
@@ -361,7 +355,7 @@ def sequence_bits(labels: ArrayLike) -> float:
     if len(codes) < 2:
         return 0.0
     plain, *others = _descriptions(codes)
-    explaining = (code.rest for code in others if code.total <= plain.rest - _LUCK)
+    explaining = (code.rest for code in others if code.model + code.rest <= plain.rest - _LUCK)
     return max(min([plain.rest, *explaining]), 0.0)
 
 

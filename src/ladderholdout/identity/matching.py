@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.identity import hashing
+from ladderholdout.identity.copies import take
 from ladderholdout.identity.hashing import CHUNK, GOLDEN, UInt64Array
 
 IntArray: TypeAlias = NDArray[np.intp]
@@ -136,19 +136,24 @@ def rows_again(first: Any, second: Any) -> NDArray[np.bool_]:
     return np.isin(hashes, others)
 
 
+def _columns_of(X: Any) -> list[NDArray[Any]]:
+    """Return the columns of a table; none of what is sparse or too large."""
+    if scipy.sparse.issparse(X):
+        return []
+    n, blocks = hashing.table_of(X)
+    few = n * sum(len(columns) for columns, _ in blocks) <= _MOST_CELLS
+    return hashing.columns_of(X) if few else []
+
+
 def _canonical_cells(X: Any) -> UInt64Array | None:
     """Return the canonical value of each cell of a table; None of what is sparse or too large."""
-    if scipy.sparse.issparse(X):
+    columns = _columns_of(X)
+    if not columns:
         return None
-    n, readers = hashing.table_of(X)
-    blocks = list(readers)
-    width = sum(len(columns) for columns, _ in blocks)
-    if n * width > _MOST_CELLS:
-        return None
-    cells = np.empty((n, width), dtype=np.uint64)
-    for columns, read in blocks:
-        cells[:, columns] = hashing.canonical(read(slice(0, n)).reshape(n, len(columns)), columns)
-    return cells
+    return np.stack(
+        [hashing.canonical(column, np.array([place])) for place, column in enumerate(columns)],
+        axis=1,
+    )
 
 
 def overlap(rows: UInt64Array, known: UInt64Array) -> int:
@@ -170,13 +175,18 @@ def overlap(rows: UInt64Array, known: UInt64Array) -> int:
     >>> overlap(row_hashes([[1], [1], [2]]), row_hashes([[1], [3]]))
     2
     """
+    return int(np.count_nonzero(among(rows, known)))
+
+
+def among(rows: UInt64Array, known: UInt64Array) -> NDArray[np.bool_]:
+    """Return which rows are known already, by their hashes."""
     # NumPy's isin looks for repeated rows first, which takes several times as long.
     ordered = np.sort(known)
     places = np.searchsorted(ordered, rows)
-    return int(np.count_nonzero(ordered.take(places, mode="clip") == rows)) if len(ordered) else 0
+    return ordered.take(places, mode="clip") == rows if len(ordered) else np.zeros(len(rows), bool)
 
 
-def copied_rows(row_hashes: UInt64Array, y: ArrayLike, ordered: UInt64Array | None = None) -> int:
+def copied_rows(row_hashes: UInt64Array, y: ArrayLike) -> int:
     """Count the rows that equal another one in features and label, where that is not by chance.
 
     Few categories make rows equal by chance, but then rows with the same features differ in
@@ -188,8 +198,6 @@ def copied_rows(row_hashes: UInt64Array, y: ArrayLike, ordered: UInt64Array | No
         The hashes of the features.
     y : array-like of n labels or rows of targets
         Of any type that ``row_hashes`` takes.
-    ordered : ndarray of uint64, shape (n,), optional
-        Hashes that are equal where features and labels are, sorted.
 
     Returns
     -------
@@ -212,10 +220,8 @@ def copied_rows(row_hashes: UInt64Array, y: ArrayLike, ordered: UInt64Array | No
     >>> copied_rows(row_hashes([[1], [1], [1], [2]]), [0, 0, 1, 1])
     0
     """
-    if ordered is None:
-        ordered = np.sort(
-            hashing.with_labels(row_hashes, hashing.column_of(y, "y", len(row_hashes)))
-        )
+    ordered = hashing.with_labels(row_hashes, hashing.column_of(y, "y", len(row_hashes)))
+    ordered.sort()
     times = _multiplicities(ordered)
     squares = len(row_hashes) - times.sum() + times @ times  # the other rows are there once
     if _EFFECTIVE * squares < len(row_hashes):
@@ -268,10 +274,12 @@ def counterparts(
     >>> counterparts(rows, labels, rows[::-1], labels[::-1]).tolist()
     [2, 1, 0]
     """
+    if np.array_equal(rows, others) and np.array_equal(labels, other_labels):
+        return np.arange(len(rows))  # as nearly always: large rows are opened again in less
     pairs = (rows, labels), (others, other_labels)
     both = [hashing.mix(hashes + hashing.mix(of_labels + GOLDEN)) for hashes, of_labels in pairs]
     if (known := placed(*both)) is not None:
-        return known  # no label differs, as nearly always: large rows are opened again in less
+        return known  # no label differs
     if not np.array_equal(np.sort(rows), np.sort(others)):
         raise InvalidArgument("rows", "those of others in any order", "another set of rows")
     keys, other_keys = map(_numbered, both)
@@ -328,21 +336,6 @@ def _numbered(keys: UInt64Array) -> UInt64Array:
     place = np.empty(len(keys), dtype=np.uint64)
     place[order] = np.arange(1, len(keys) + 1) - np.repeat(starts, sizes)
     return hashing.mix(keys + place * GOLDEN)
-
-
-def taken(values: UInt64Array, order: NDArray[Any]) -> UInt64Array:
-    """Return values in another order, without a copy of it as indices of NumPy's own size.
-
-    Examples
-    --------
-    >>> taken(np.array([5, 7, 6], dtype=np.uint64), np.array([0, 2, 1], dtype=np.uint32)).tolist()
-    [5, 6, 7]
-    """
-    reordered = np.empty_like(values)
-    for start in range(0, len(order), CHUNK):
-        piece = slice(start, start + CHUNK)
-        reordered[piece] = values[order[piece]]
-    return reordered
 
 
 def inverse(order: NDArray[Any]) -> NDArray[Any]:
@@ -414,22 +407,27 @@ def near_copies(X: Any, y: ArrayLike, before: int | None = None) -> int:
     >>> near_copies(moved, np.tile(labels, 2)), near_copies(rows, labels)
     (200, 0)
     """
+    if scipy.sparse.issparse(X):
+        return 0
     rng, labels = np.random.default_rng(0), np.asarray(y)
-    drawn = rng.permutation(np.arange(len(labels)) < _ROWS) if len(labels) > _ROWS else None
-    read = _numbers_of(X, drawn)
+    n_all = len(labels)
+    if n_all > _ROWS:
+        drawn = np.flatnonzero(rng.permutation(np.arange(n_all) < _ROWS))
+        X, labels = take(X, drawn), labels[drawn]
+        before = None if before is None else int(np.searchsorted(drawn, before))
+    read = _numbers_of(_columns_of(X))
     if read is None or len(read[0]) < 10:
         return 0
     numbers, others = read
     n = len(numbers)
     # A row has its copy among those drawn less often than among all of them.
-    whole = len(labels) / n
+    whole = n_all / n
     count = min(n, _SAMPLE, max(_FEWEST, _DISTANCES // n))
     chosen = rng.permutation(n)[:count]
     typical = _typical(numbers, rng)
     pairs, distances = _neighbours(numbers, others, chosen, _EMPTY * _NEAR * typical)
     if before is not None:
-        place = before if drawn is None else int(drawn[:before].sum())
-        across = (pairs[0] >= place) != (pairs[1] >= place)
+        across = (pairs[0] >= before) != (pairs[1] >= before)
         pairs, distances = pairs[:, across], distances[across]
     radius = _gap(distances, _NEAR * typical)
     if radius is None:
@@ -439,11 +437,11 @@ def near_copies(X: Any, y: ArrayLike, before: int | None = None) -> int:
     effective = before is not None or _EFFECTIVE * (1 + whole * len(of) / count) >= 1
     if len(of) < _PAIRS or not effective:
         return 0
-    hashes = hashing.row_hashes(labels if drawn is None else labels[drawn], "y")
+    hashes = hashing.row_hashes(labels, "y")
     alike = hashes[of] == hashes[to]
     if alike.mean() < _ALIKE:
         return 0
-    return round(len(labels) * min(1.0, whole * len(np.unique(of[alike])) / count))
+    return round(n_all * min(1.0, whole * len(np.unique(of[alike])) / count))
 
 
 def near_rows(first: Any, y: ArrayLike, second: Any, other_y: ArrayLike) -> int:
@@ -456,10 +454,9 @@ def near_rows(first: Any, y: ArrayLike, second: Any, other_y: ArrayLike) -> int:
     >>> near_rows(rows.round(6), labels, rows, labels), near_rows(rows + 1, labels, rows, labels)
     (100, 0)
     """
-    if scipy.sparse.issparse(first) or scipy.sparse.issparse(second):
-        return 0
-    columns, others = hashing.columns_of(first), hashing.columns_of(second)
-    if sum(column.size for column in (*columns, *others)) > _MOST_CELLS:
+    columns, others = _columns_of(first), _columns_of(second)
+    cells = sum(column.size for column in (*columns, *others))
+    if not columns or not others or cells > _MOST_CELLS:
         return 0
     pairs = [(place, place) for place in range(len(columns))]
     if len(columns) != len(others) or hashing.column_names(first) != hashing.column_names(second):
@@ -520,40 +517,17 @@ def _gap(distances: Floats, most: float) -> float | None:
     return float(inner[apart[-1]]) if len(apart) else None
 
 
-def _numbers_of(X: Any, drawn: NDArray[np.bool_] | None) -> tuple[Floats, UInt64Array] | None:
+def _numbers_of(columns: list[NDArray[Any]]) -> tuple[Floats, UInt64Array] | None:
     """Return the columns of numbers in units of their spread, and a hash of all else of a row."""
-    if scipy.sparse.issparse(X):
-        return None
-    n_all, blocks = hashing.table_of(X)
-    n = n_all if drawn is None else int(drawn.sum())
-    number_columns, others, cells = [], np.zeros(n, dtype=np.uint64), 0
-    for columns, read in blocks:
-        cells += n * len(columns)
-        if cells > _MOST_CELLS:
-            return None
-        block = _rows_of(read, n_all, drawn).reshape(n, len(columns))
-        parts = [block] if block.dtype != object else np.split(block, len(columns), axis=1)
-        for place, part in enumerate(parts):
-            real = _as_numbers(part)
-            if real is not None:
-                number_columns.append(real)
-                part = ~np.isfinite(real)
-            of_part = columns if len(parts) == 1 else columns[[place]]
-            seeds = hashing.mix((of_part + 1).astype(np.uint64))
-            others += hashing.mix(hashing.canonical(part, of_part) ^ seeds).sum(
-                axis=1, dtype=np.uint64
-            )
-    return (_in_units(np.hstack(number_columns)), others) if number_columns else None
-
-
-def _rows_of(
-    read: Callable[[slice], NDArray[Any]], n: int, drawn: NDArray[np.bool_] | None
-) -> NDArray[Any]:
-    """Read all rows of a block, or those that were drawn, some at a time."""
-    if drawn is None:
-        return read(slice(0, n))
-    parts = (slice(start, min(start + _AT_A_TIME, n)) for start in range(0, n, _AT_A_TIME))
-    return np.concatenate([read(part)[drawn[part]] for part in parts])
+    numbers, others = [], np.zeros(len(columns[0]) if columns else 0, dtype=np.uint64)
+    for place, column in enumerate(columns):
+        real = _as_numbers(column)
+        if real is not None:
+            numbers.append(real)
+            column = ~np.isfinite(real)
+        seed = hashing.mix(np.array([place + 1], dtype=np.uint64))
+        others += hashing.mix(hashing.canonical(column, np.array([place])) ^ seed)
+    return (_in_units(np.stack(numbers, axis=1)), others) if numbers else None
 
 
 def _in_units(numbers: Floats) -> Floats:

@@ -31,9 +31,8 @@ from ladderholdout.arguments import whole_or_auto
 from ladderholdout.errors import InvalidArgument, LadderHoldoutError, printable
 from ladderholdout.guard import commands
 from ladderholdout.guard.batches import Batch, Finalist, held_by, winner_of
-from ladderholdout.guard.certificate import ScoreCertificate
+from ladderholdout.guard.certificate import ScoreCertificate, together
 from ladderholdout.guard.context import describe_estimator, describe_parameters
-from ladderholdout.guard.of_metrics import together
 from ladderholdout.guard.open_ladder import OpenLadder, ladder_of
 from ladderholdout.guard.recognition import look_for_groups
 from ladderholdout.guard.views import Release, incumbent_named

@@ -17,7 +17,7 @@ from ladderholdout.errors import InvalidArgument
 from ladderholdout.extras import needed
 from ladderholdout.guard import commands
 from ladderholdout.guard.open_ladder import OpenLadder, Origin, ladder_of, of_one_metric
-from ladderholdout.guard.registering import reopen
+from ladderholdout.guard.opening import reopen
 from ladderholdout.guard.settings import HoldoutSettings
 from ladderholdout.integrations import evaluations
 from ladderholdout.remote.ladder import connect

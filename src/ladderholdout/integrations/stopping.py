@@ -14,8 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from ladderholdout.arguments import whole
 from ladderholdout.errors import BudgetWarning, InvalidArgument, InvalidSubmission, warn
+from ladderholdout.guard.certificate import ALONE
 from ladderholdout.guard.context import jsonable
-from ladderholdout.guard.open_ladder import HasLadder, OpenLadder, Origin, ladder_of
+from ladderholdout.guard.open_ladder import HasLadder, OpenLadder, Origin, Predictions, ladder_of
 from ladderholdout.guard.seen import shown_last, submit_later, submitted
 from ladderholdout.guard.views import Release
 from ladderholdout.identity.copies import copy_of
@@ -400,8 +401,8 @@ class LadderStopping:
         with Loud():
             self._check_order(fit)
         with Loud():
-            predictions = made()
-            releases = fit.ladder.submit_rounds(predictions, fit.origins(count))
+            rounds = [Predictions({ALONE: predictions}) for predictions in made()]
+            releases = fit.ladder.submit_all(rounds, fit.origins(count))
         for release in releases:
             self._warn_if_spent(fit, release)
             fit.take(release)

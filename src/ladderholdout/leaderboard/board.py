@@ -15,14 +15,14 @@ import ladderholdout.leaderboard.rounds as rounds_of
 import ladderholdout.leaderboard.standings as ranks_of
 from ladderholdout.arguments import choice, text
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, MetricError, UnknownHoldout
+from ladderholdout.guard.answering import close_round, collect
 from ladderholdout.guard.certificate import ScoreCertificate
 from ladderholdout.guard.certify import level_of
 from ladderholdout.guard.context import jsonable
 from ladderholdout.guard.ladder import LocalLadder
-from ladderholdout.guard.open_ladder import FreshRows, HasLadder, Origin, ladder_of
-from ladderholdout.guard.registering import register, reopen_ladder
-from ladderholdout.guard.reserve import finals_on_record
-from ladderholdout.guard.rounds import close_round, collect
+from ladderholdout.guard.on_record import finals_on_record
+from ladderholdout.guard.open_ladder import HasLadder, Origin, ladder_of
+from ladderholdout.guard.opening import register, reopen_ladder, replenish
 from ladderholdout.guard.seen import new_batch
 from ladderholdout.guard.settings import HoldoutSettings, stated_in
 from ladderholdout.guard.views import Release
@@ -501,9 +501,9 @@ class Leaderboard:
         Standings
         """
         self._close_where_due()
-        level = level_of(self._home, confidence)
+        stated = level_of(self._home, confidence)
         return self._home.read(
-            lambda tx, home: ranks_of.standings_of(self._home, tx, home, level), shown=True
+            lambda tx, home: ranks_of.standings_of(self._home, tx, home, stated), shown=True
         )
 
     def replenish(self, X: Any, y: ArrayLike, **fresh: Any) -> Leaderboard:
@@ -526,8 +526,7 @@ class Leaderboard:
         >>> [(row.account, row.rank_set) for row in last.finals()]
         [('Ada', '1'), ('Ben', '2')]
         """
-        following = self._home.replenish(FreshRows(X, y, **fresh))
-        return self._of(following)
+        return self._of(replenish(self._home, X, y, **fresh))
 
     # -- accounts ---------------------------------------------------------------------
 
@@ -617,11 +616,11 @@ class Leaderboard:
         >>> print(board.certificate("Ada").line())
         true score in 0.676 to 0.817 (95 %, exact binomial)
         """
-        level = level_of(self._home, confidence)
+        stated = level_of(self._home, confidence)
         if account is not None:
             text("account", account)
         return self._home.read(
-            lambda tx, home: ranks_of.certificate_of_team(self._home, tx, home, account, level),
+            lambda tx, home: ranks_of.certificate_of_team(self._home, tx, home, account, stated),
             shown=True,
         )
 
@@ -678,8 +677,8 @@ class Leaderboard:
         >>> board.finals() == finals
         True
         """
-        level = level_of(self._home, confidence)
-        return self._shown(held_finals(self._home, self.per, entries, level, again=again))
+        stated = level_of(self._home, confidence)
+        return self._shown(held_finals(self._home, self.per, entries, stated, again=again))
 
     def finals_held(self) -> tuple[Finals, ...]:
         """Return the finals of this board that are on record, oldest first.

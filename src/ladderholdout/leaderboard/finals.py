@@ -15,9 +15,8 @@ from ladderholdout.certificates.finals import of_teams, rank_sets
 from ladderholdout.certificates.score_intervals import assumptions_of
 from ladderholdout.errors import HoldoutConflict, InvalidArgument
 from ladderholdout.guard.certificate import interval
-from ladderholdout.guard.certify import Level
 from ladderholdout.guard.ladder import LocalLadder
-from ladderholdout.guard.reserve import finals_of
+from ladderholdout.guard.on_record import finals_of
 from ladderholdout.ledger.events import FinalsHeld
 from ladderholdout.ledger.evidence import shown_of
 from ladderholdout.ledger.fold import LadderRecord, refuse_waiting
@@ -264,7 +263,7 @@ def _end(risks: Sequence[float | None], metric: Metric) -> float | None:
 
 
 def held_finals(
-    home: LocalLadder, per: str, entries: Entries, level: Level, *, again: bool
+    home: LocalLadder, per: str, entries: Entries, confidence: float, *, again: bool
 ) -> FinalsHeld:
     """Hold the finals of a board, or return those on record; refuse those of other entries.
 
@@ -282,7 +281,7 @@ def held_finals(
         ladders = {ladder.settings.account: ladder for ladder in teams}
         return chosen(tx, record, everyone, ladders, entries, names)
 
-    held = finals_of(home, contestants, level, again=again)
+    held = finals_of(home, contestants, confidence, again=again)
     if entries is not None and not again:
         wanted = {(ladder, number) for _, ladder, number in home.read(contestants)}
         if wanted != {entry[1:3] for entry in held.entries}:

@@ -16,10 +16,9 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from ladderholdout.arguments import segment
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, printable
-from ladderholdout.guard.certificate import ScoreCertificate
-from ladderholdout.guard.certify import Level, certificate_of, certificates_alike, guard_if_here
+from ladderholdout.guard.certificate import ScoreCertificate, uncertified
+from ladderholdout.guard.certify import certificate_of, certificates_of, guard_if_here
 from ladderholdout.guard.containment import without_frames
-from ladderholdout.guard.counting import Bars, bars_on
 from ladderholdout.guard.ladder import LocalLadder
 from ladderholdout.guard.opening import find_ladder
 from ladderholdout.leaderboard.rules import is_board_rule, kind_of
@@ -552,23 +551,23 @@ def _range(low: float | None, high: float | None) -> str:
 MANY = 100
 """On boards with more accounts all standings have certificates at the price of the latest one."""
 
-# What a board showed last in this process, by its place and level, with the ends of the chains.
-_known: dict[tuple[str, int, Level], tuple[tuple[Head, ...], Standings]] = {}
+# What a board showed last in this process, by its place and confidence, with the chains' ends.
+_known: dict[tuple[str, int, float], tuple[tuple[Head, ...], Standings]] = {}
 _REMEMBERED = 16
 
 
 def standings_of(
-    home: LocalLadder, tx: Transaction, record: LadderRecord, level: Level
+    home: LocalLadder, tx: Transaction, record: LadderRecord, confidence: float
 ) -> Standings:
     """Return the standings of a board, from what its ladders released."""
-    place = home.ledger, record.id, level
+    place = home.ledger, record.id, confidence
     # What is shown follows from the chains of these rows, which have it all.
-    shared = [other.holdout_id for other in tx.sharing(record.holdout_id)]
-    heads = tuple(tx.fold(number).end for number in [record.holdout_id, *shared])
+    shared = (other for other, _ in tx.sharing(record.holdout_id))
+    heads = tuple(holdout.end for holdout in (tx.fold(record.holdout_id), *shared))
     known = _known.get(place)
     if known is not None and known[0] == heads:
         return known[1]
-    standings = _made(home, tx, record, level)
+    standings = _made(home, tx, record, confidence)
     if standings.missing is None:
         if len(_known) >= _REMEMBERED:
             _known.clear()
@@ -576,12 +575,14 @@ def standings_of(
     return standings
 
 
-def _made(home: LocalLadder, tx: Transaction, record: LadderRecord, level: Level) -> Standings:
+def _made(home: LocalLadder, tx: Transaction, record: LadderRecord, confidence: float) -> Standings:
     per = kind_of(home.facts.rules.mechanism)
-    everyone, bars = list(entrants(tx, record, per)), bars_on(tx, record.holdout_id)
-    gone = left(tx, record)
+    everyone, gone = list(entrants(tx, record, per)), left(tx, record)
     scored = [e for e in everyone if e.ladder is not None and e.account not in gone]
-    certificates = _all_certified(home, tx, scored, level, bars)
+    own = [entrant.ladder for entrant in scored if entrant.ladder is not None]
+    is_by_one = per == "team" and len(scored) > MANY
+    latest = max(scored, key=lambda entrant: entrant.id).ladder if is_by_one else None
+    certificates = certificates_of(tx, own, home.metric, guard_if_here(home), confidence, latest)
     ladders = [record, *team_ladders(tx, record)]
     return Standings(
         name=tx.holdout(record.holdout_id).name,
@@ -591,7 +592,7 @@ def _made(home: LocalLadder, tx: Transaction, record: LadderRecord, level: Level
         accounts=len(everyone),
         submissions=sum(entrant.submissions for entrant in everyone),
         releases=sum(ladder.state["releases"] for ladder in ladders),
-        confidence=level.confidence,
+        confidence=confidence,
         rows=ranked(scored, certificates, home.metric),
         missing=next((each.missing for each in certificates if each.missing), None),
         withdrawn=sum(len(ladder.withdrawn) for ladder in ladders),
@@ -599,33 +600,8 @@ def _made(home: LocalLadder, tx: Transaction, record: LadderRecord, level: Level
     )
 
 
-def _all_certified(
-    home: LocalLadder, tx: Transaction, scored: Sequence[Entrant], level: Level, bars: Bars
-) -> list[ScoreCertificate]:
-    """Certify all accounts: each by itself, or many at the price of the latest."""
-    guard = guard_if_here(home)
-    is_by_team = kind_of(home.facts.rules.mechanism) == "team"
-    if is_by_team and len(scored) > MANY and guard is not None:
-        latest = max(scored, key=lambda entrant: entrant.id).ladder
-        ladders = [entrant.ladder for entrant in scored if entrant.ladder is not None]
-        assert latest is not None
-        alike = certificates_alike(tx, ladders, latest, home.metric, guard, level, bars)
-        if alike is not None:
-            return alike
-    return [certified(home, tx, entrant, level, bars) for entrant in scored]
-
-
-def certified(
-    home: LocalLadder, tx: Transaction, entrant: Entrant, level: Level, bars: Bars | None = None
-) -> ScoreCertificate:
-    """Certify what was released to an account."""
-    assert entrant.ladder is not None
-    guard = guard_if_here(home)  # the standings are shown without the rows all the same
-    return certificate_of(tx, entrant.ladder, home.metric, guard, level, bars)
-
-
 def certificate_of_team(
-    home: LocalLadder, tx: Transaction, record: LadderRecord, account: str | None, level: Level
+    home: LocalLadder, tx: Transaction, record: LadderRecord, account: str | None, confidence: float
 ) -> ScoreCertificate:
     """Certify what was released to the team of an account, or to the first one on the board."""
     per, gone = kind_of(home.facts.rules.mechanism), left(tx, record)
@@ -634,6 +610,7 @@ def certificate_of_team(
     wanted = [e for e in scored if (e.account == team if team else e.account not in gone)]
     if wanted:
         best = min(wanted, key=lambda entrant: (entrant.risk, entrant.since))
-        return certified(home, tx, best, level)
+        assert best.ladder is not None
+        return certificate_of(tx, best.ladder, home.metric, guard_if_here(home), confidence)
     missing = f"nothing was released {'yet' if account is None else f'to {account!r}'}"
-    return ScoreCertificate(None, None, None, level.confidence, None, missing=missing)
+    return uncertified(missing, confidence)

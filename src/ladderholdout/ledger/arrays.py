@@ -69,7 +69,10 @@ def unpacked(stored: bytes) -> NDArray[Any]:
     """Read what `packed` wrote; LedgerError where somebody changed it."""
     if stored.startswith(_CODES):
         return _codes(stored)
-    array = read_array(stored)
+    try:
+        array = from_bytes(stored)
+    except ValueError:
+        raise Damaged from None
     if array.dtype != _SECOND:
         return array
     second = array["second"]
@@ -87,14 +90,6 @@ def _codes(stored: bytes) -> NDArray[np.int32]:
     if len(codes) and codes[-1] & (1 << -n * width % 8) - 1:  # bits of no row
         raise Damaged
     return (np.unpackbits(codes, count=n) if width == 1 else codes).astype(np.int32)
-
-
-def read_array(stored: bytes) -> NDArray[Any]:
-    """Read an array that `to_bytes` wrote; LedgerError where somebody changed it."""
-    try:
-        return from_bytes(stored)
-    except ValueError:
-        raise Damaged from None
 
 
 def booleans(stored: bytes, n: int) -> NDArray[np.bool_]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from functools import cache
-from typing import Annotated, Any, TypeAlias, TypeVar, dataclass_transform
+from typing import Annotated, Any, TypeAlias, dataclass_transform
 
 from pydantic import AfterValidator, ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, to_json
@@ -21,12 +21,11 @@ from ladderholdout.errors import LedgerError
 
 Json: TypeAlias = dict[str, Any]
 Moment = Annotated[datetime, AfterValidator(lambda time: time.astimezone(UTC))]
-T = TypeVar("T")
 
 RAW = ("raw", "evidence")
 """Fields that hold raw scores: only replays, audits and the certificates' own work read them."""
 
-KINDS: dict[str, type[Event]] = {}
+KINDS: dict[str, Any] = {}
 """All kinds of events by the names that they have in a ledger."""
 
 
@@ -44,19 +43,14 @@ class Damaged(LedgerError):
         )
 
 
-class Event:
-    """Something that happened to a holdout."""
-
-    __slots__ = ()
-
-
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
-def event(cls: type[T]) -> type[T]:
-    """Make a kind of event, known by its class name in small letters."""
-    cls.__pydantic_config__ = ConfigDict(extra="forbid", strict=True)  # type: ignore[attr-defined]
-    made = dataclass(frozen=True, slots=True, kw_only=True)(cls)
-    KINDS[cls.__name__.lower()] = made  # type: ignore[assignment]
-    return made
+class Event:
+    """Something that happened to a holdout; each class that is made of this one is a kind."""
+
+    def __init_subclass__(cls) -> None:
+        cls.__pydantic_config__ = ConfigDict(extra="forbid", strict=True)  # type: ignore[attr-defined]
+        if Event in cls.__bases__:
+            KINDS[cls.__name__.lower()] = dataclass(frozen=True, kw_only=True)(cls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +95,6 @@ class LadderSettings:
 # -- the rows ------------------------------------------------------------------------------
 
 
-@event
 class Registered(Event):
     """Rows were registered. What is as long as the rows is kept beside, under its digest."""
 
@@ -117,14 +110,12 @@ class Registered(Event):
     time: Moment
 
 
-@event
 class ReserveDrawn(Event):
     """Some rows became the reserve, before anything was measured."""
 
     reserve: str
 
 
-@event
 class RowsKnown(Event):
     """What rows are known by beside their features; `sequence` is of all labels in their order."""
 
@@ -136,7 +127,6 @@ class RowsKnown(Event):
     sequence: str | None = None
 
 
-@event
 class ViewAdded(Event):
     """The same rows were given with other features."""
 
@@ -146,7 +136,6 @@ class ViewAdded(Event):
     time: Moment
 
 
-@event
 class VaultSet(Event):
     """The copy of a view of the rows is in another file, or in none."""
 
@@ -155,7 +144,6 @@ class VaultSet(Event):
     digest: str | None
 
 
-@event
 class Amended(Event):
     """Some labels were corrected: those of `mask`. `RowsKnown` follows."""
 
@@ -163,14 +151,12 @@ class Amended(Event):
     mask: str
 
 
-@event
 class ClassesFixed(Event):
     """The sorted list of classes, as bytes of numpy's format in hexadecimal digits."""
 
     classes: str
 
 
-@event
 class SharingCounted(Event):
     """How many rows of this holdout are rows of another one as well."""
 
@@ -178,7 +164,6 @@ class SharingCounted(Event):
     rows: int
 
 
-@event
 class Noted(Event):
     """Something was stated about a holdout: its groups, another confidence, teams, a width.
 
@@ -191,26 +176,22 @@ class Noted(Event):
     detail: Json = field(default_factory=dict)
 
 
-@event
 class Retired(Event):
     """No more submissions are accepted."""
 
     time: Moment
 
 
-@event
 class Followed(Event):
     """Fresh rows took the place of these: they are the block of this number."""
 
     block: int
 
 
-@event
 class Forgotten(Event):
     """The registration was taken back."""
 
 
-@event
 class Restored(Event):
     """The ledger is an older copy: a longer chain than this was seen on this machine."""
 
@@ -220,7 +201,6 @@ class Restored(Event):
 # -- ladders and their submissions ---------------------------------------------------------
 
 
-@event
 class LadderStarted(Event):
     """A ladder was started on a holdout."""
 
@@ -230,7 +210,6 @@ class LadderStarted(Event):
     time: Moment
 
 
-@event
 class BatchAnnounced(Event):
     """How many queries a batch has was stated before the first of them was answered."""
 
@@ -239,7 +218,6 @@ class BatchAnnounced(Event):
     size: int
 
 
-@event
 class Submitted(Event):
     """Predictions were submitted and answered.
 
@@ -282,7 +260,6 @@ class Submitted(Event):
         return self.improved or self.evidence.get("held") is True
 
 
-@event
 class Revealed(Event):
     """The released score of a submission was asked for, where answers have none."""
 
@@ -290,7 +267,6 @@ class Revealed(Event):
     submission: int
 
 
-@event
 class Withdrawn(Event):
     """A submission was withdrawn.
 
@@ -313,7 +289,6 @@ class Withdrawn(Event):
         return self.replaced and self.again and self.number < number <= self.until
 
 
-@event
 class Opened(Event):
     """An audit showed the raw scores of a ladder."""
 
@@ -321,7 +296,6 @@ class Opened(Event):
     time: Moment
 
 
-@event
 class Shown(Event):
     """An interval, an estimate or a comparison was shown; later certificates pay `log_values`.
 
@@ -340,7 +314,6 @@ class Shown(Event):
     more: Json = field(default_factory=dict)
 
 
-@event
 class ReserveQueried(Event):
     """The reserve was queried about the incumbent of a ladder.
 
@@ -359,7 +332,6 @@ class ReserveQueried(Event):
     time: Moment
 
 
-@event
 class FinalsHeld(Event):
     """Finals of a leaderboard were held on the reserve.
 
@@ -381,7 +353,6 @@ class FinalsHeld(Event):
 # -- rounds and accounts -------------------------------------------------------------------
 
 
-@event
 class RoundsBegun(Event):
     """A leaderboard answers by rounds, of so many hours or without an end of their own."""
 
@@ -390,7 +361,6 @@ class RoundsBegun(Event):
     time: Moment
 
 
-@event
 class Collected(Event):
     """A submission waits for the end of a round; its predictions are kept under their digest."""
 
@@ -403,7 +373,6 @@ class Collected(Event):
     time: Moment
 
 
-@event
 class TakenOut(Event):
     """What waits of an account is not answered."""
 
@@ -411,7 +380,6 @@ class TakenOut(Event):
     account: str
 
 
-@event
 class RoundClosed(Event):
     """A round was answered, of all that waited up to a position.
 
@@ -430,7 +398,6 @@ class RoundClosed(Event):
     time: Moment
 
 
-@event
 class AccountChanged(Event):
     """An account of a server was added, or changed: all that holds from now on."""
 
@@ -445,14 +412,14 @@ class AccountChanged(Event):
     revoked: Moment | None
 
 
-@event
 class AccountsMoved(Event):
     """The accounts go on with the block of fresh rows."""
 
 
 @cache
-def _adapter(kind: str) -> TypeAdapter[Any]:
-    return TypeAdapter(KINDS[kind])
+def adapter(kind: Any) -> TypeAdapter[Any]:
+    """Return what reads the values of a class as they were written."""
+    return TypeAdapter(kind)
 
 
 @cache
@@ -508,11 +475,11 @@ def read(kind: str, body: bytes) -> Any:
     """
     try:
         if b"\\ud" in body:  # half a character, perhaps: only what is written so again is strict
-            found = _adapter(kind).validate_python(json.loads(body), strict=False)
+            found = adapter(KINDS[kind]).validate_python(json.loads(body), strict=False)
             if written(found)[1] == body:
                 return found
         elif not _has_nan(body):
-            return _adapter(kind).validate_json(body)
+            return adapter(KINDS[kind]).validate_json(body)
     except (LedgerError, ValidationError, *FAULTS):
         pass
     raise Damaged from None

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from functools import cache
 from typing import Any
 
 import numpy as np
-from pydantic import TypeAdapter
 
 from ladderholdout.certificates.finals import FinalsEvidence, FinalsShown
 from ladderholdout.certificates.reserve_intervals import ReserveGrid
-from ladderholdout.ledger.events import FinalsHeld, Json, ReserveQueried
+from ladderholdout.ledger.events import FinalsHeld, Json, ReserveQueried, adapter
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +66,7 @@ class ReserveEvidence:
     @classmethod
     def of(cls, query: ReserveQueried) -> ReserveEvidence:
         """Return what a query measured."""
-        adapter = _adapter(cls)  # type: ignore[arg-type]  # a class hashes
-        found: ReserveEvidence = adapter.validate_python(query.evidence)
+        found: ReserveEvidence = adapter(cls).validate_python(query.evidence)  # type: ignore[arg-type]
         return found
 
     def agrees(self, query: ReserveQueried, released: float | None) -> bool:
@@ -77,11 +74,6 @@ class ReserveEvidence:
         shown = query.low, query.risk, query.high, query.log_values
         fits = self.grid.query == query.number and self.grid.released in (None, released)
         return fits and shown == (*self.shown(), self.price())
-
-
-@cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
 
 
 def of_finals(evidence: FinalsEvidence) -> Json:
@@ -96,7 +88,7 @@ def finals_evidence(stored: Mapping[str, Any]) -> FinalsEvidence:
     measured = dict(stored)
     grid, released = measured.pop("grid"), measured.pop("released")
     measured["grids"] = [{**grid, "released": risk} for risk in released]
-    evidence: FinalsEvidence = _adapter(FinalsEvidence).validate_python(measured)
+    evidence: FinalsEvidence = adapter(FinalsEvidence).validate_python(measured)
     return evidence
 
 

@@ -13,23 +13,23 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
-from functools import cache, lru_cache
+from functools import cache
 from importlib.metadata import version
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 from pydantic_core import to_json
 
 from ladderholdout.errors import LedgerError, UnknownHoldout
 from ladderholdout.ledger import arrays
 from ladderholdout.ledger import events as e
-from ladderholdout.ledger.fold import FORGOTTEN, Head, Holdout, HoldoutRecord, LadderRecord
+from ladderholdout.ledger.fold import Head, Holdout, HoldoutRecord, Improvement, LadderRecord
 from ladderholdout.ledger.marks import Mark, mark_of
 
 FORMAT = 2
@@ -61,7 +61,6 @@ CREATE TABLE session (digest TEXT PRIMARY KEY, until TEXT NOT NULL);
 INSERT INTO ledger_format VALUES ({number})
 """
 
-NUMBER = "SELECT number FROM ledger_format"
 COLUMNS = ("ladder", "number", "query", "batch", "digest", "whole", "key", "search")
 _ADD = (
     f"INSERT INTO log (holdout, position, kind, {', '.join(COLUMNS)}, body, hash) "
@@ -77,7 +76,6 @@ _NEXT = (
 _KEEP = "INSERT INTO piece (holdout, position, name, part, content) VALUES (?, ?, ?, ?, ?)"
 PIECES = "SELECT content FROM piece WHERE holdout = ? AND position = ? AND name = ? ORDER BY part"
 _END = "UPDATE holdout SET length = ?, head = ? WHERE id = ?"
-_RENAME = "UPDATE holdout SET name = ? WHERE id = ?"
 
 _SNAPSHOT = "SELECT body, mac FROM snapshot WHERE holdout = ?"
 
@@ -85,7 +83,7 @@ _SNAPSHOT = "SELECT body, mac FROM snapshot WHERE holdout = ?"
 ENTRIES = "SELECT body FROM log WHERE ladder = ? AND number > ? ORDER BY number LIMIT ?"
 OF_SEARCH = ENTRIES.replace("ORDER", "AND search = ? ORDER")
 PLACED = "SELECT position, body FROM log WHERE ladder = ? AND number = ?"
-RELEASED = "SELECT body FROM log WHERE ladder = ? AND digest IS NOT NULL AND position <= ?"
+_RELEASED = "SELECT body FROM log WHERE ladder = ? AND digest IS NOT NULL AND position <= ?"
 FOUND = (
     "SELECT body FROM log WHERE ladder = ? AND {0} = ? AND number IS NOT NULL ORDER BY number + 0"
 )
@@ -98,36 +96,34 @@ UNCHANGED = (
 )
 TOKENS = "SELECT holdout FROM log WHERE key = ? AND kind = ? ORDER BY seq DESC LIMIT 1"
 HOLDOUTS = "SELECT id, name FROM holdout ORDER BY id"
-NEW_LADDER = "INSERT INTO ladder (holdout) VALUES (?) RETURNING id"
 DROP = "DELETE FROM piece WHERE holdout = ? AND position = ?"
-NEW_SESSION = "INSERT INTO session VALUES (?, ?) ON CONFLICT DO NOTHING"
-OLD_SESSIONS = "DELETE FROM session WHERE until < ?"
-SESSION = "SELECT until FROM session WHERE digest = ?"
 
 # What is counted.
 # Of each ladder the last query up to a position counts them.
-COUNTS = (
+_COUNTS = (
     "SELECT ladder.id, (SELECT query FROM log WHERE log.ladder = ladder.id AND position <= ? "
     "AND query IS NOT NULL ORDER BY position DESC LIMIT 1) FROM ladder WHERE ladder.holdout = ?"
 )
 # By the index of positions from the newest on, which seq follows.
-BEFORE = (
+_BEFORE = (
     "SELECT (SELECT position FROM log AS one WHERE one.holdout = ? AND one.seq < own.seq "
     "ORDER BY one.position DESC LIMIT 1) FROM log AS own WHERE own.holdout = ? AND own.position = ?"
 )
-OTHER_BATCH = (
+_OTHER_BATCH = (
     "SELECT coalesce(max(seq), 0) FROM log WHERE holdout = ? AND position <= ? "
     "AND query IS NOT NULL AND batch IS DISTINCT FROM ?"
 )
-UP_TO = "SELECT coalesce(max(position), 0) FROM log WHERE holdout = ? AND seq <= ?"
-BATCHES = "SELECT seq, batch FROM log WHERE holdout = ? AND position <= ? AND query IS NOT NULL"
+_UP_TO = "SELECT coalesce(max(position), 0) FROM log WHERE holdout = ? AND seq <= ?"
+_BATCHES = "SELECT seq, batch FROM log WHERE holdout = ? AND position <= ? AND query IS NOT NULL"
 
 # What is verified.
 STATED = "SELECT secret, length, head, name, n FROM holdout WHERE id = ?"
-PAGE = (
+# By the index of positions. Of the same position there are several only if somebody took it out.
+FIRST_PAGE = (
     f"SELECT seq, position, kind, body, hash, {', '.join(COLUMNS)} FROM log WHERE holdout = ? "
-    "AND seq > ? ORDER BY seq LIMIT ?"
+    "ORDER BY position, seq LIMIT ?"
 )
+NEXT_PAGE = FIRST_PAGE.replace("ORDER", "AND (position, seq) > (?, ?) ORDER")
 KEPT = "SELECT DISTINCT position, name FROM piece WHERE holdout = ?"
 LADDERS = "SELECT id FROM ladder WHERE holdout = ? ORDER BY id"
 TWICE = (
@@ -162,8 +158,6 @@ class Connection:
 
     driver: Any
     folds: dict[int, Holdout] = field(default_factory=dict, init=False)
-    secrets: dict[int, bytes] = field(default_factory=dict, init=False)
-    rows: dict[tuple[int, int], HoldoutRecord] = field(default_factory=dict, init=False)
 
     answers_at_once: ClassVar[bool]
     types: ClassVar[dict[str, str]]
@@ -177,11 +171,6 @@ class Connection:
         """Make the tables of an empty ledger."""
         for statement in TABLES.format(**self.types, number=FORMAT).split(";"):
             self.send(statement)
-
-    def forget(self) -> None:
-        """Forget what is known of the holdouts: it may be what was undone."""
-        for known in (self.folds, self.secrets, self.rows):
-            known.clear()
 
     def close(self) -> None:
         """Close the connection, whatever it did."""
@@ -227,16 +216,10 @@ class Source(Generic[C]):
         return ()
 
 
-@lru_cache(64)
-def _keyed(secret: bytes) -> Any:
-    return hmac.new(secret, b"ladderholdout chain 2", hashlib.sha256)
-
-
 def linked(secret: bytes, before: bytes, position: int, kind: str, body: bytes) -> bytes:
     """Return the hash of an event: of the one before it, its place, its kind and its very bytes."""
-    link = _keyed(secret).copy()
-    link.update(before + position.to_bytes(8, "big") + kind.encode() + b"\0" + body)
-    return bytes(link.digest())
+    place = position.to_bytes(8, "big") + kind.encode()
+    return hmac.digest(secret, b"ladderholdout chain 2%b%b\0%b" % (before, place, body), "sha256")
 
 
 def columns_of(happened: e.Event) -> tuple[Any, ...]:
@@ -255,14 +238,75 @@ def columns_of(happened: e.Event) -> tuple[Any, ...]:
 
 def pieces_of(happened: e.Event) -> dict[str, str]:
     """Return the SHA-256 of what is kept beside an event, by the names of its fields."""
-    names = (name for name in _KEPT if hasattr(happened, name))
-    return {name: digest for name in names if (digest := getattr(happened, name)) is not None}
+    kind: Any = type(happened)
+    digests = {name: getattr(happened, name) for name in _pieces(kind)}
+    return {name: digest for name, digest in digests.items() if digest is not None}
+
+
+@cache
+def _pieces(kind: Any) -> list[str]:
+    return [one.name for one in fields(kind) if one.name in _KEPT]
 
 
 _KEPT = (
     *("row_hashes", "reserve", "label_digests", "places", "ids", "weight_digests", "groups"),
     *("mask", "predictions"),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class LadderQueries:
+    """The queries of one ladder that had been answered at some moment.
+
+    After the withdrawal of an incumbent another record begins: only up to there do the released
+    risks fall.
+
+    Attributes
+    ----------
+    ladder_id : int
+    count : int
+    improved : tuple of Improvement
+        Those that became the incumbent, oldest first.
+    start : int
+        How many queries came before the first of them.
+    releases : int
+        How many had improved the ladder up to that one.
+    """
+
+    ladder_id: int
+    count: int
+    improved: tuple[Improvement, ...]
+    start: int = 0
+    releases: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The incumbent, with all that had been answered when it was chosen.
+
+    Attributes
+    ----------
+    own : Improvement
+    lengths : dict
+        By holdout up to which position it had been answered.
+    before : int
+        Queries up to the last one that was not of its batch.
+    place : int
+        Its own place in its batch; where that is not on record, its place among the queries after
+        those, from 1.
+    runs : int
+        Runs of queries of one batch that had begun before, over all ladders.
+    ladders : tuple of LadderQueries
+        Those queries by ladder; with a count of 0 for a ladder that was only used since. The one
+        without a batch is the last of its own ladder's.
+    """
+
+    own: Improvement
+    lengths: Mapping[int, int]
+    before: int
+    place: int
+    runs: int
+    ladders: tuple[LadderQueries, ...]
 
 
 class Log:
@@ -303,32 +347,27 @@ class Log:
             self._catch_up(holdout_id)
         return self.db.folds[holdout_id]
 
-    def secret(self, holdout_id: int) -> bytes:
-        """Return the key of a holdout."""
-        if holdout_id not in self.db.secrets:
+    def _catch_up(self, holdout_id: int, sent: Any = None) -> None:
+        """Read what is new; all of it anew if what is known here is not in this chain."""
+        folds, known = self.db.folds, self.db.folds.pop(holdout_id, None)
+        if known is None:
             rows = self.rows("SELECT secret FROM holdout WHERE id = ?", holdout_id)
             if not rows:
                 raise UnknownHoldout(f"The ledger holds no holdout number {holdout_id}.")
-            self.db.secrets[holdout_id] = blob(rows[0][0])
-        return self.db.secrets[holdout_id]
-
-    def _catch_up(self, holdout_id: int, sent: Any = None) -> None:
-        """Read what is new; all of it anew if what is known here is not in this chain."""
-        secret, folds = self.secret(holdout_id), self.db.folds
-        known, start = folds.pop(holdout_id, None), None
-        if known is None:
-            sent, start = None, self._snapshot(holdout_id, secret)
-        first = known or start
+            new = Holdout(holdout_id, blob(rows[0][0]))
+            kept = self.snapshots(holdout_id, new.secret)
+            known = next((one for one in kept if one and self.has(holdout_id, one.end)), None)
+        else:
+            new = Holdout(holdout_id, known.secret)
         try:
-            known = self._read_on(first or Holdout(holdout_id), secret, sent)
+            folds[holdout_id] = self._read_on(known or new, sent)
         except e.Damaged:
-            if first is None:
+            if known is None:
                 raise
-            known = self._read_on(Holdout(holdout_id), secret)
-        folds[holdout_id] = known
+            folds[holdout_id] = self._read_on(new)
         self._seen.add(holdout_id)
 
-    def _read_on(self, known: Holdout, secret: bytes, sent: Any = None) -> Holdout:
+    def _read_on(self, known: Holdout, sent: Any = None) -> Holdout:
         """Return what is known after all events, up to the end that is on record."""
         while True:
             rows = (sent or self.send_for_news(known)).fetchall()
@@ -340,7 +379,7 @@ class Log:
                     break
                 if position != known.length + 1 or kind not in e.KINDS:
                     raise e.Damaged
-                expected = linked(secret, known.head, position, kind, blob(body))
+                expected = linked(known.secret, known.head, position, kind, blob(body))
                 if expected != blob(link):
                     raise e.Damaged
                 known.apply(position, expected, e.read(kind, blob(body)))
@@ -355,13 +394,6 @@ class Log:
         """Send for what follows what is known of a holdout, and for the end of its chain."""
         return self.db.send(_NEXT, (known.id, known.length, AT_A_TIME, known.id))
 
-    def _snapshot(self, holdout_id: int, secret: bytes) -> Holdout | None:
-        """Return the last snapshot of a holdout, if its chain still has that place."""
-        for known in self.snapshots(holdout_id, secret):
-            if known is not None and self.has(holdout_id, known.end):
-                return known
-        return None
-
     def snapshots(self, holdout_id: int, secret: bytes) -> list[Holdout | None]:
         """Return the snapshot that is kept of a holdout; None for one that was changed."""
         return [read_snapshot(secret, *row) for row in self.rows(_SNAPSHOT, holdout_id)]
@@ -369,41 +401,19 @@ class Log:
     def holdout(self, holdout_id: int) -> HoldoutRecord:
         """Return what is known of the rows of a holdout."""
         known = self.fold(holdout_id)
-        place = holdout_id, known.facts
-        if place not in self.db.rows:
+        if known.record is None:
             registered, reserve = known.registered, None
             if known.reserve is not None:
                 stored = self.piece(holdout_id, known.reserve, "reserve")
                 reserve = arrays.booleans(stored, registered.n)
-            self.db.rows[place] = HoldoutRecord(
-                id=holdout_id,
-                name=known.name,
-                fingerprint=registered.fingerprint,
-                secret=self.secret(holdout_id),
-                n=registered.n,
-                classes=known.class_labels(),
-                vault_path=known.views[0].vault_path,
-                created=registered.time,
-                retired=known.retired,
-                reserve=reserve,
-                confidence=registered.confidence,
-                labels_version=known.labels_version,
-                estimand=registered.estimand,
-                block=registered.block,
+            known.record = HoldoutRecord(
+                *(holdout_id, known.name, registered.fingerprint, known.secret),
+                *(registered.n, known.class_labels(), known.views[0].vault_path, registered.time),
+                *(known.retired, reserve, registered.confidence),
+                *(known.labels_version, registered.estimand, registered.block),
             )
-        return self.db.rows[place]
-
-    def holdouts(self, **stated: Any) -> tuple[HoldoutRecord, ...]:
-        """Return the registered holdouts, oldest first: all, or those of a `name` or size `n`."""
-        where = "".join(f" WHERE {column} = ?" for column in stated)
-        rows = self.rows(f"SELECT id, name FROM holdout{where} ORDER BY id", *stated.values())
-        found = (row[0] for row in rows if "name" in stated or FORGOTTEN not in row[1])
-        return tuple(map(self.holdout, found))
-
-    def holdout_id(self, name: str) -> int | None:
-        """Return the id of a holdout, whatever else of it can be read."""
-        rows = self.rows("SELECT id FROM holdout WHERE name = ?", name)
-        return rows[0][0] if rows else None
+        record: HoldoutRecord = known.record
+        return record
 
     def ladder(self, ladder_id: int, since: datetime | None = None) -> LadderRecord:
         """Return a ladder; refuse another one in the place of that which was created `since`."""
@@ -421,8 +431,7 @@ class Log:
 
     def ladders(self, holdout_id: int) -> tuple[LadderRecord, ...]:
         """Return the ladders on a holdout, oldest first."""
-        ladders = self.fold(holdout_id).ladders
-        return tuple(ladders[number] for number in sorted(ladders))
+        return tuple(self.fold(holdout_id).ladders.values())
 
     def piece(self, holdout_id: int, position: int, name: str) -> bytes:
         """Return what is kept beside an event under the name of its field."""
@@ -449,7 +458,7 @@ class Log:
 
     # -- writing --------------------------------------------------------------------------
 
-    def hold(self, holdout_id: int, ahead: Callable[[], None] | None = None) -> Holdout:
+    def hold(self, holdout_id: int, ahead: Sequence[Callable[[], None]] = ()) -> Holdout:
         """Lock a holdout until the transaction ends, and return what is known of it then.
 
         `ahead` sends to a server what is asked for besides.
@@ -462,8 +471,8 @@ class Log:
                 self.db.send("SELECT 1 FROM holdout WHERE id = ? FOR UPDATE", (holdout_id,))
                 if holdout_id in self.db.folds:
                     sent = self.send_for_news(self.db.folds[holdout_id])
-                if ahead is not None:
-                    ahead()
+                for send in ahead:
+                    send()
             self._catch_up(holdout_id, sent)
             self._held(holdout_id)
         return self.db.folds[holdout_id]
@@ -472,7 +481,7 @@ class Log:
         """Return the mark of a holdout."""
         known = self.fold(holdout_id)
         path, fingerprint = known.views[0].vault_path, known.views[0].fingerprint
-        return mark_of(self.url, fingerprint, path, self.secret(holdout_id))
+        return mark_of(self.url, fingerprint, path, known.secret)
 
     def _held(self, holdout_id: int, *, checked: bool = True) -> None:
         known, mark = self.db.folds[holdout_id], self.mark(holdout_id)
@@ -484,8 +493,8 @@ class Log:
 
     def add(self, holdout_id: int, *happened: e.Event) -> None:
         """Add events to the chain of a holdout."""
-        known, secret = self.hold(holdout_id), self.secret(holdout_id)
-        name = known.name
+        known = self.hold(holdout_id)
+        secret, name = known.secret, known.name
         for one in happened:
             position = known.length + 1
             kind, body = e.written(one)
@@ -494,7 +503,7 @@ class Log:
             self.db.send(_ADD, (holdout_id, position, kind, *columns_of(one), body, link))
         self.db.send(_END, (known.length, known.head, holdout_id))
         if known.name != name:
-            self.db.send(_RENAME, (known.name, holdout_id))
+            self.db.send("UPDATE holdout SET name = ? WHERE id = ?", (known.name, holdout_id))
         self.ends[holdout_id] = known.end
         self.last = holdout_id, self.ends[holdout_id]
         if known.length // SNAPSHOT_EVERY > (known.length - len(happened)) // SNAPSHOT_EVERY:
@@ -522,14 +531,110 @@ class Log:
         add = "INSERT INTO holdout (name, n, secret, length, head) VALUES (?, ?, ?, ?, ?)"
         values = registered.name, registered.n, secret, 0, b""
         holdout_id = int(self.rows(f"{add} RETURNING id", *values)[0][0])
-        self.db.secrets[holdout_id] = secret
-        self.db.folds[holdout_id] = Holdout(holdout_id)
+        self.db.folds[holdout_id] = Holdout(holdout_id, secret)
         self._seen.add(holdout_id)
         self.held[holdout_id] = Mark(None, secret)
         self.beside(holdout_id, row_hashes=row_hashes)
         self.add(holdout_id, registered)
         self._held(holdout_id)
         return holdout_id
+
+    # -- queries, in their order over all ladders: what certificates count ------------------
+
+    def sharing(self, holdout_id: int) -> list[tuple[Holdout, int]]:
+        """Return the other holdouts that have rows of this one, and how many."""
+        shared = sorted(self.fold(holdout_id).sharing.items())
+        return [(self.fold(other), rows) for other, rows in shared]
+
+    def chosen(self, ladder: LadderRecord) -> Chosen | None:
+        """Return the incumbent, with what had been answered of its rows; None without one."""
+        own = ladder.chosen
+        if own is None:
+            return None
+        known, alone = self.fold(ladder.holdout_id), own.batch is None
+        lengths = {known.id: own.position if alone else own.until}
+        place, runs = own.stated_place or own.place, own.runs
+        every = self.lengths(known.id, own.position)
+        if known.sharing:
+            lengths = every if alone else self._until(every, own)
+            if not alone and own.stated_place is None:
+                counts = [self._counts(ends) for ends in (every, lengths)]
+                place = sum(counts[0].values()) - sum(counts[1].values())
+            runs = self._runs(lengths, {known.id: own.position - 1} if alone else {})
+        ladders = self.answered(lengths, every)
+        before = sum(queries.count for queries in ladders) - alone
+        return Chosen(own, lengths, before, 1 if alone else place, runs, ladders)
+
+    def answered(
+        self, lengths: Mapping[int, int], every: Mapping[int, int] | None = None
+    ) -> tuple[LadderQueries, ...]:
+        """Return the queries up to some lengths, of ladders that were used up to `every` one.
+
+        Those of each ladder are cut where it went back: only up to there do values fall.
+        """
+        counts = self._counts(lengths)
+        used = counts if every in (None, lengths) else self._counts(every)
+        queries = []
+        for number in sorted(number for number in counts if used[number]):
+            ladder, count, start = self.ladder(number), counts[number], 0
+            if not count:
+                queries.append(LadderQueries(number, 0, ()))
+            for until in (*ladder.returns, count):
+                end = min(until, count)
+                if end > start:
+                    improved = tuple(one for one in ladder.improved if start < one.query <= end)
+                    releases = sum(one.query <= start for one in ladder.improved)
+                    queries.append(LadderQueries(number, end - start, improved, start, releases))
+                start = end
+        return tuple(queries)
+
+    def lengths(self, holdout_id: int, position: int | None = None) -> dict[int, int]:
+        """Return how long the chains of these rows are, or were when an event was added here."""
+        shared = sorted(self.fold(holdout_id).sharing)
+        if position is None:
+            return {number: self.fold(number).length for number in (holdout_id, *shared)}
+        before = {number: self.rows(_BEFORE, number, holdout_id, position) for number in shared}
+        return {holdout_id: position, **{number: at[0][0] or 0 for number, at in before.items()}}
+
+    def _counts(self, lengths: Mapping[int, int]) -> dict[int, int]:
+        counts: dict[int, int] = {}
+        for holdout, length in lengths.items():
+            known = {number: count or 0 for number, count in self.rows(_COUNTS, length, holdout)}
+            if known.keys() != self.fold(holdout).ladders.keys():
+                raise e.Damaged  # else the queries of a ladder would not be counted
+            counts |= known
+        return counts
+
+    def _until(self, lengths: Mapping[int, int], own: Improvement) -> dict[int, int]:
+        """Return the lengths up to the last query of several holdouts that is not of a batch."""
+        seq = max(self.rows(_OTHER_BATCH, *pair, own.batch)[0][0] for pair in lengths.items())
+        return {holdout: self.rows(_UP_TO, holdout, seq)[0][0] for holdout in lengths}
+
+    def _runs(self, lengths: Mapping[int, int], others: Mapping[int, int]) -> int:
+        """Count the runs of queries of one batch in several holdouts, in the order of all."""
+        queries, last, count = [], None, 0
+        for holdout, length in {**lengths, **others}.items():
+            queries += self.rows(_BATCHES, holdout, length)
+        for _, batch in sorted(queries, key=lambda row: row[0]):
+            count += batch is not None and batch != last
+            last = batch
+        return count
+
+    def members(self, lengths: Iterable[int]) -> dict[tuple[int, str], int]:
+        """Return how many queries of announced batches went to each ladder of some holdouts."""
+        return {
+            (ladder, batch): min(count, known.sizes[batch])
+            for known in map(self.fold, lengths)
+            for ladder, batches in known.members.items()
+            for batch, count in batches.items()
+        }
+
+    def is_on_grid(self, ladder_id: int, length: int, n: int, noise: float) -> bool:
+        """Return whether all that a ladder had released is a number of rows out of n."""
+        entries = submissions_in(self.rows(_RELEASED, ladder_id, length))
+        released = [one.risk for one in entries]
+        counts = n * np.array(released, dtype=np.float64)
+        return bool((np.abs(counts - np.rint(counts)) < noise).all())
 
 
 def refuse_other_format(number: Any) -> None:
@@ -573,11 +678,6 @@ def _in_parts(pieces: Iterable[Any]) -> Iterator[Any]:
         yield bytes(left)
 
 
-@cache
-def _snapshots() -> TypeAdapter[Holdout]:
-    return TypeAdapter(Holdout)
-
-
 def snapshot_code(secret: bytes, body: bytes) -> bytes:
     """Return the MAC of a snapshot: that of another version may know less, and counts as none."""
     known = version("ladderholdout").encode()
@@ -586,7 +686,8 @@ def snapshot_code(secret: bytes, body: bytes) -> bytes:
 
 def written_snapshot(secret: bytes, known: Holdout) -> tuple[bytes, bytes]:
     """Return a snapshot and its MAC."""
-    body = to_json(known, bytes_mode="hex", inf_nan_mode="constants")
+    beside = {"secret", "record"}
+    body = to_json(known, exclude=beside, bytes_mode="hex", inf_nan_mode="constants")
     return body, snapshot_code(secret, body)
 
 
@@ -597,6 +698,8 @@ def read_snapshot(secret: bytes, body: Any, mac: Any) -> Holdout | None:
     if snapshot_code(secret, body) != mac:
         return None
     try:
-        return _snapshots().validate_json(body)
+        known: Holdout = e.adapter(Holdout).validate_json(body)
     except (ValidationError, LedgerError):
         return None
+    known.secret = secret
+    return known

@@ -59,12 +59,7 @@ class Mark:
         text = str(head)
         line = f"{text} {self._code(text)}".encode().ljust(_SIZE)
         with suppress(OSError):
-            try:
-                descriptor = _opened(self.path)
-            except FileNotFoundError:
-                process.make_private(self.path.parent)
-                descriptor = _opened(self.path, create=True)
-            process.write_start(descriptor, line)
+            process.write_start(_opened(self.path, create=True), line)
 
     def _code(self, text: str) -> str:
         return hmac.digest(self.secret, _PURPOSE + text.encode(), "sha256").hex()
@@ -83,6 +78,8 @@ def _opened(path: Path, create: bool = False) -> int:
             if os.fstat(known).st_nlink:
                 return known
             os.close(_descriptors.pop(path))
+        if create:
+            process.make_private(path.parent)
         try:
             descriptor = process.open_private(path, create=create)
         except FileNotFoundError:

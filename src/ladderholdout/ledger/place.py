@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import lru_cache
 from pathlib import Path
-from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 from uuid import uuid4
 
 import platformdirs
@@ -63,18 +63,13 @@ class Url:
             raise ValueError("no scheme")
         rest, _, query = rest.partition("?")
         parts = urlsplit(f"//{rest.replace('#', '%23')}")
-        pairs = parse_qs(query, keep_blank_values=True, strict_parsing=bool(query))
-        if any(len(values) > 1 for values in pairs.values()):
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
+        settings = dict(pairs)
+        if len(settings) < len(pairs):
             raise ValueError("stated twice")
-        return cls(
-            scheme,
-            unquote(parts.path[1:]),
-            None if parts.username is None else unquote(parts.username),
-            None if parts.password is None else unquote(parts.password),
-            parts.hostname,
-            parts.port,
-            {name: values[0] for name, values in pairs.items()},
-        )
+        user, password = (name and unquote(name) for name in (parts.username, parts.password))
+        place = unquote(parts.path[1:]), user, password, parts.hostname, parts.port
+        return cls(scheme, *place, settings)
 
     def __str__(self) -> str:
         user = "" if self.user is None else quote(self.user, safe="")
@@ -156,41 +151,29 @@ def _parsed(text: str) -> Url:
     except ValueError:
         raise _refused("a URL that does not parse") from None
     kind, _, driver = url.scheme.partition("+")
+    query = dict(url.query)
     if kind == _SERVER:
-        return _of_server(url, driver)
-    # Without the query: a password may be in it.
-    known = str(replace(url, query={}, password=url.password and "***"))
-    if kind != "sqlite" or url.host or url.database in ("", ":memory:"):
-        raise _refused(known, _REMEDIES.get(kind, _ELSEWHERE))
-    if driver not in ("", "pysqlite"):
+        password, own, settings = query.pop("password", None), "psycopg", _OF_SERVERS
+        remedy = "Write postgresql://, which takes psycopg: pip install 'ladderholdout[postgres]'."
+    else:
+        # Without the query: a password may be in it.
+        known = str(replace(url, query={}, password=url.password and "***"))
+        if kind != "sqlite" or url.host or url.database in ("", ":memory:"):
+            raise _refused(known, _REMEDIES.get(kind, _ELSEWHERE))
+        password, own, settings = None, "pysqlite", set()
+        remedy = f"Write sqlite:///{url.database}."
+    if driver not in ("", own):
         # What it would do beside, such as to encrypt the file, would be left out.
-        raise _refused(f"a URL with the driver {driver}", f"Write sqlite:///{url.database}.")
-    _check_query(url, set())
-    return replace(url, scheme="sqlite")
-
-
-def _of_server(url: Url, driver: str) -> Url:
-    if driver not in ("", "psycopg"):
-        raise _refused(
-            f"a URL with the driver {driver}",
-            "Write postgresql://, which takes psycopg: pip install 'ladderholdout[postgres]'.",
-        )
+        raise _refused(f"a URL with the driver {driver}", remedy)
     if not url.database:
         raise _refused(
             "a URL of a server without the name of a database",
             "Add it, as in postgresql://user@host/base.",
         )
-    query = dict(url.query)
-    password = query.pop("password", None)
-    _check_query(replace(url, query=query), _OF_SERVERS)
-    return replace(url, scheme=_SERVER, password=url.password or password, query=query)
-
-
-def _check_query(url: Url, known: Set[str]) -> None:
-    unknown = set(url.query) - known - {"timeout"}
-    if unknown:
+    if unknown := set(query) - settings - {"timeout"}:
         raise _refused(f"a URL with {', '.join(sorted(unknown))}")
     _seconds(url)
+    return replace(url, scheme=kind, password=url.password or password, query=query)
 
 
 def _seconds(url: Url) -> float:

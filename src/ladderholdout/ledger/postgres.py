@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -18,7 +18,7 @@ SCHEMA = "ladderholdout"
 """The schema of the database that a ledger's tables are in."""
 
 _LOCK = 0x1ADDE2
-_SERIAL = "GENERATED ALWAYS AS IDENTITY PRIMARY KEY"
+_SERIAL = "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"
 # Seconds that a server is waited for which this process has never reached.
 _PATIENCE_AT_FIRST = 10.0
 _FIRST_PAUSE = 0.05
@@ -97,10 +97,7 @@ class ServerConnection(Connection):
     sent: Any = None
 
     answers_at_once = False
-    types: ClassVar = {
-        "serial": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
-        "bytes": "BYTEA",
-    }
+    types: ClassVar = {"serial": _SERIAL, "bytes": "BYTEA"}
     names = f"SELECT tablename FROM pg_tables WHERE schemaname = '{SCHEMA}'"
 
     def send(self, statement: str, values: Sequence[Any] = ()) -> Any:
@@ -183,7 +180,7 @@ class ServerSource(Source[ServerConnection]):
 
     def undo(self, conn: ServerConnection, *, interrupted: bool = False) -> None:
         """Undo what was written."""
-        conn.forget()
+        conn.folds.clear()  # what was undone may be known there
         if not interrupted and _is_rolled_back(conn):
             self._keep(conn)
         else:
@@ -232,8 +229,7 @@ class ServerSource(Source[ServerConnection]):
 
     def findings(self, most: int) -> Iterator[str]:
         """Yield what the server's own check of indices finds damaged, where it is installed."""
-        conn = self.connect()
-        try:
+        with closing(self.connect()) as conn:
             known = "SELECT count(*) FROM pg_extension WHERE extname = 'amcheck'"
             if not conn.send(known).fetchone()[0]:
                 return
@@ -243,16 +239,12 @@ class ServerSource(Source[ServerConnection]):
                 except self.driver.Error as fault:
                     if fault.sqlstate != "42501":  # not allowed to ask
                         yield f"the database: index {name} does not agree with its table"
-        finally:
-            conn.close()
 
     def risks(self) -> tuple[str, ...]:
         """Return the settings that may let the server forget what was released."""
-        conn, names = self.connect(), ("fsync", "full_page_writes", "synchronous_commit")
-        try:
+        names = "fsync", "full_page_writes", "synchronous_commit"
+        with closing(self.connect()) as conn:
             return tuple(name for name in names if conn.send(f"SHOW {name}").fetchone()[0] == "off")
-        finally:
-            conn.close()
 
 
 _AMCHECK = (

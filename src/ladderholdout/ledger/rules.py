@@ -159,9 +159,11 @@ class Replay:
             answer = self._risks[one.repeat_of - 1], bool(self._improved[one.repeat_of - 1])
             if one.evidence:  # it was not answered as it was the first time
                 answer = not_improved(self._rules, self._state.standing, answer[0])
-        gap = one.number - 1 - len(self._risks)  # where entries were removed
-        self._risks.extend([*[math.nan] * gap, answer[0]])
-        self._improved.extend([*bytes(gap), answer[1]])
+        if gap := one.number - 1 - len(self._risks):  # where entries were removed
+            self._risks.extend([math.nan] * gap)
+            self._improved.extend(bytes(gap))
+        self._risks.append(answer[0])
+        self._improved.append(answer[1])
         return answer
 
     def back(self, withdrawn: Withdrawn) -> None:

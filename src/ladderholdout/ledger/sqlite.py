@@ -34,6 +34,7 @@ _PAUSE = 0.008
 # Which byte of the file is the turn: beyond those that SQLite locks, and far from all data.
 _BYTE = 0x40000000 + 0x300
 _HEADER = b"SQLite format 3\0"
+_WAITER = "ladderholdout-turn"
 # A text that was changed to other bytes is read all the same, for `verify` to name it.
 _text = partial(str, encoding="utf-8", errors="surrogateescape")
 
@@ -56,8 +57,6 @@ class Turns:
 
     def take(self, seconds: float) -> None:
         """Wait for a turn, at most so many seconds; then SQLite decides."""
-        if not process.HAS_QUEUES:
-            return
         with self._change:
             waiting = self._waiting
             if waiting is not None and not waiting.is_alive():
@@ -68,8 +67,12 @@ class Turns:
         if not self._awaited:
             return
         try:
-            # A thread waits, for a lock that is waited for cannot be given up.
-            (waiting or self._start_waiting()).join(seconds)
+            if waiting is None:
+                # A thread waits, for a lock that is waited for cannot be given up.
+                waiting = threading.Thread(target=self._wait, name=_WAITER, daemon=True)
+                self._waiting = waiting
+                waiting.start()
+            waiting.join(seconds)
         except RuntimeError:  # where no thread can be had, there are no turns
             pass
         finally:
@@ -78,12 +81,6 @@ class Turns:
     def leave(self) -> None:
         """Let the next one write."""
         process.unlock_byte(self._descriptor, _BYTE)
-
-    def _start_waiting(self) -> threading.Thread:
-        waiting = threading.Thread(target=self._wait, name="ladderholdout-turn", daemon=True)
-        self._waiting = waiting
-        waiting.start()
-        return waiting
 
     def _wait(self) -> None:
         process.lock_byte(self._descriptor, _BYTE, wait=True)
@@ -98,8 +95,6 @@ class SqliteConnection(Connection):
     """A connection to a file."""
 
     companions: list[Identity | None]
-    patience: float = -1.0
-    writes: bool = False
 
     answers_at_once = True
     types: ClassVar = {"serial": "INTEGER PRIMARY KEY", "bytes": "BLOB"}
@@ -116,20 +111,16 @@ class FileSource(Source[SqliteConnection]):
     descriptor: int = -1
     changes: int = 0
     lock: threading.RLock = field(default_factory=threading.RLock)
+    writer: SqliteConnection | None = None  # of the thread that writes at this moment
     _turns: Turns = field(init=False)
-    _writers: int = 0
     _places: tuple[str, ...] = ()
 
     faults = (sqlite3.Error,)
 
     def __post_init__(self) -> None:
         self._turns = Turns(self.descriptor)
-        self._places = () if self.path is None else _places(self.path)
-
-    @property
-    def is_writing(self) -> bool:
-        """Whether a thread of this process writes at this moment."""
-        return self.path is not None and self._writers > 0
+        if self.path is not None:
+            self._places = str(self.path), f"{self.path}-wal", f"{self.path}-shm"
 
     def turn(self, *, write: bool) -> AbstractContextManager[Any]:
         """Return what threads of this process take turns by."""
@@ -137,7 +128,7 @@ class FileSource(Source[SqliteConnection]):
 
     def current(self) -> bool:
         """Return whether the file is still the one that was opened."""
-        return self.path is None or _identities(self._places)[0] == self.identity
+        return self.path is None or _identity(self.path) == self.identity
 
     def connect(self) -> SqliteConnection:
         """Return a connection that nobody else has."""
@@ -151,16 +142,13 @@ class FileSource(Source[SqliteConnection]):
         if self.path is not None:
             conn.send("PRAGMA shrink_memory")
         patience = self.timeout if access is Access.READ else 0.0
-        if conn.patience != patience:
-            conn.send(f"PRAGMA busy_timeout={1000 * patience:.0f}")
-            conn.patience = patience
+        conn.send(f"PRAGMA busy_timeout={1000 * patience:.0f}")
         if access is Access.READ:
             conn.send("BEGIN")
             return
         end = time.monotonic() + self.timeout
         if self.path is not None:
-            conn.writes = True
-            self._writers += 1
+            self.writer = conn
             self._turns.take(self.timeout)
         _once_free(conn.driver, "BEGIN IMMEDIATE", end)
 
@@ -181,14 +169,13 @@ class FileSource(Source[SqliteConnection]):
         if interrupted and self.path is not None:  # without it one in memory would be gone
             conn.close()
         else:
-            conn.forget()
+            conn.folds.clear()  # what was undone may be known there
             self._idle.append(conn)
 
     def check(self, conn: SqliteConnection) -> None:
         """Refuse to go on with files that were removed, replaced or overwritten since."""
         if self.path is None:
             return
-        identities = _identities(self._places)
         changes = _changes(self.descriptor)
         if changes < self.changes:
             raise LedgerError(
@@ -196,7 +183,7 @@ class FileSource(Source[SqliteConnection]):
                 "to it now would be lost. Restore it from a backup, then start again in a new "
                 "process."
             )
-        if identities != [self.identity, *conn.companions]:
+        if [*map(_identity, self._places)] != [self.identity, *conn.companions]:
             raise LedgerError(
                 f"The ledger {self.path}, or the -wal or -shm file beside it, was removed or "
                 "replaced while it was in use; what is written to it now would be lost. Put "
@@ -205,21 +192,17 @@ class FileSource(Source[SqliteConnection]):
         self.changes = changes
 
     def _leave(self, conn: SqliteConnection) -> None:
-        if conn.writes:
-            conn.writes = False
-            self._writers -= 1
+        if conn is self.writer:
+            self.writer = None
             self._turns.leave()
 
     def _connected(self) -> SqliteConnection:
         if self.path is None:
             driver = sqlite3.connect(":memory:", check_same_thread=False)
         else:
-            driver = sqlite3.connect(
-                *(f"{self.path.as_uri()}?mode=rw", self.timeout),
-                uri=True,
-                check_same_thread=False,
-            )
-            of_file, of_wal, _ = _identities(self._places)
+            place = f"{self.path.as_uri()}?mode=rw"
+            driver = sqlite3.connect(place, self.timeout, uri=True, check_same_thread=False)
+            of_file, of_wal, _ = map(_identity, self._places)
             emptied = _changes(self.descriptor) < 0 and of_wal is not None
             if emptied or of_file != self.identity:
                 driver.close()
@@ -232,11 +215,8 @@ class FileSource(Source[SqliteConnection]):
         # Readers go on while somebody writes.
         _once_free(driver, "PRAGMA journal_mode=WAL", time.monotonic() + self.timeout)
         driver.execute("PRAGMA synchronous=FULL")
-        companions: list[Identity | None] = []
-        if self.path is not None:
-            driver.execute("PRAGMA schema_version")  # it makes the files beside it
-            companions = _identities(self._places)[1:]
-        return SqliteConnection(driver, companions)
+        driver.execute("PRAGMA schema_version")  # it makes the files beside it
+        return SqliteConnection(driver, [*map(_identity, self._places[1:])])
 
     def translated(self, fault: Exception) -> LedgerError:
         """Return what is raised for a fault of the database."""
@@ -255,43 +235,34 @@ class FileSource(Source[SqliteConnection]):
 
     def findings(self, most: int) -> Iterator[str]:
         """Yield what the database itself finds damaged, on a connection of its own."""
-        conn = self._connected()
-        try:
+        with closing(self._connected()) as conn:
             for (fault,) in conn.send(f"PRAGMA integrity_check({most})"):
                 if fault != "ok":
                     yield f"the database: {fault}"
-        finally:
-            conn.close()
 
 
-def make(path: Path) -> None:
-    """Make an empty private file, with its folder, where there is none."""
-    if path.exists():
-        return
+def source(url: str, *, create: bool) -> FileSource:
+    """Return the source of connections to a file, or to a ledger in memory.
+
+    A file that is not there is made, empty and private, with its folder, if `create` is set.
+    """
+    path = file_of(url)
+    if path is None and create:
+        return FileSource(None)
+    if path is None:
+        raise LedgerError(
+            'A ledger in memory ("memory") lives in the process that made it. For searches '
+            "with several processes (n_jobs, loky, fork) give ledger= a path."
+        )
     try:
-        process.make_private(path.parent)
-        os.close(process.open_private(path))
+        if create and not path.exists():
+            process.make_private(path.parent)
+            os.close(process.open_private(path))
     except OSError as fault:
         raise LedgerError(
             f"The ledger {path} cannot be made ({fault.strerror}). Name another place "
             "with ledger= or LADDERHOLDOUT_LEDGER."
         ) from None
-
-
-def source(url: str, *, create: bool) -> FileSource:
-    """Return the source of connections to a file that is there, or to a ledger in memory."""
-    path = file_of(url)
-    if path is not None:
-        return FileSource(path, *_opened(path, timeout_of(url)))
-    if not create:
-        raise LedgerError(
-            'A ledger in memory ("memory") lives in the process that made it. For searches '
-            "with several processes (n_jobs, loky, fork) give ledger= a path."
-        )
-    return FileSource(None)
-
-
-def _opened(path: Path, timeout: float) -> tuple[Identity, float, int]:
     try:
         try:
             descriptor = process.open_private(path, create=False)
@@ -308,7 +279,7 @@ def _opened(path: Path, timeout: float) -> tuple[Identity, float, int]:
             "the file and its folder."
         ) from None
     status = os.fstat(descriptor)
-    return (status.st_dev, status.st_ino), timeout, descriptor
+    return FileSource(path, (status.st_dev, status.st_ino), timeout_of(url), descriptor)
 
 
 def _once_free(driver: sqlite3.Connection, statement: str, end: float) -> None:
@@ -332,40 +303,33 @@ def _changes(descriptor: int) -> int:
     return int.from_bytes(header[24:], "big") if header.startswith(_HEADER) else -1
 
 
-def _places(path: Path) -> tuple[str, ...]:
-    return str(path), f"{path}-wal", f"{path}-shm"
-
-
-def _identities(places: tuple[str, ...]) -> list[Identity | None]:
-    identities: list[Identity | None] = []
-    for place in places:
-        try:
-            status = os.stat(place)
-        except OSError:
-            identities.append(None)
-        else:
-            identities.append((status.st_dev, status.st_ino))
-    return identities
+def _identity(place: str | Path) -> Identity | None:
+    try:
+        status = os.stat(place)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def copy(path: Path, target: Path) -> None:
     """Copy a file while it is in use, into a private file of its own."""
     try:
         os.close(process.open_private(target, new=True))
+        try:
+            _replace(path, target)
+        except BaseException:
+            target.unlink(missing_ok=True)
+            raise
     except FileExistsError:
         raise InvalidArgument(
             "the copy", "a file that is not there yet", f"{target}, which is", "Name another."
         ) from None
-    except OSError as fault:
-        raise _failed(target, str(fault.strerror)) from None
-    try:
-        _replace(path, target)
-    except BaseException as fault:
-        target.unlink(missing_ok=True)
-        if isinstance(fault, OSError | sqlite3.Error):
-            why = fault.strerror if isinstance(fault, OSError) else type(fault).__name__
-            raise _failed(target, str(why)) from None
-        raise
+    except (OSError, sqlite3.Error) as fault:
+        why = fault.strerror if isinstance(fault, OSError) else type(fault).__name__
+        raise LedgerError(
+            f"The copy {target} cannot be written ({why}). Name another place, or check that the "
+            "ledger itself can be read."
+        ) from None
 
 
 def _replace(path: Path, target: Path) -> None:
@@ -385,10 +349,3 @@ def _replace(path: Path, target: Path) -> None:
         os.replace(temporary, target)
     finally:
         Path(temporary).unlink(missing_ok=True)
-
-
-def _failed(target: Path, why: str) -> LedgerError:
-    return LedgerError(
-        f"The copy {target} cannot be written ({why}). Name another place, or check that the "
-        "ledger itself can be read."
-    )

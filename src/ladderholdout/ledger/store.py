@@ -18,7 +18,6 @@ from ladderholdout import errors
 from ladderholdout.ledger import log, postgres, sqlite
 from ladderholdout.ledger.events import Damaged
 from ladderholdout.ledger.fold import EMPTY, FORGOTTEN
-from ladderholdout.ledger.log import Connection, Progress, refuse_other_format
 from ladderholdout.ledger.place import Access, file_of, is_server, shown
 from ladderholdout.ledger.transaction import Transaction
 from ladderholdout.ledger.verify import Finding, Verification, verify
@@ -47,7 +46,7 @@ def _inherit(parents: dict[str, Source]) -> None:
     """Keep what is the parent's, for closing it here would give up the parent's locks."""
     _inherited.append(parents)
     for one in parents.values():
-        if isinstance(one, sqlite.FileSource) and one.path and one.is_writing:
+        if isinstance(one, sqlite.FileSource) and one.path and one.writer:
             _locked.add(one.path)
 
 
@@ -89,8 +88,6 @@ def source(url: str, *, create: bool = False) -> Source:
             "which stays locked in it. Nothing was recorded. Fork between submissions, or start "
             "processes by 'spawn'."
         )
-    if create and path is not None:
-        sqlite.make(path)
     with _guard():
         known = _sources()
         if create and url in known and not known[url].current():
@@ -102,7 +99,7 @@ def source(url: str, *, create: bool = False) -> Source:
 
 
 @contextmanager
-def connection(source: Source, access: Access) -> Iterator[Connection]:
+def connection(source: Source, access: Access) -> Iterator[log.Connection]:
     """Open one transaction: committed at the end of the block, undone by any exception.
 
     Raises
@@ -366,7 +363,7 @@ class Ledger:
         self._move_marks(tx)
         return result
 
-    def verify(self, holdout_id: int, progress: Progress | None = None) -> Verification:
+    def verify(self, holdout_id: int, progress: log.Progress | None = None) -> Verification:
         """Verify the record of a holdout, and that this machine has seen no later one.
 
         It takes and returns what the function `verify` takes and returns.
@@ -412,7 +409,7 @@ class Ledger:
         return source(self.url).risks()
 
 
-def _is_ledger(db: Connection) -> bool:
+def _is_ledger(db: log.Connection) -> bool:
     """Return whether a database holds a ledger; not if it is empty.
 
     Raises
@@ -427,8 +424,8 @@ def _is_ledger(db: Connection) -> bool:
             "Name another place with ledger= or LADDERHOLDOUT_LEDGER."
         )
     if names:
-        number = db.send(log.NUMBER).fetchone()
-        refuse_other_format(number and number[0])
+        number = db.send("SELECT number FROM ledger_format").fetchone()
+        log.refuse_other_format(number and number[0])
     return bool(names)
 
 

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ladderholdout.errors import HoldoutConflict, UnknownHoldout
+from ladderholdout.identity.hashing import UInt64Array
 from ladderholdout.identity.labels import by_value, same_partition
-from ladderholdout.identity.matching import overlap
+from ladderholdout.identity.matching import IntArray, overlap
 from ladderholdout.ledger import arrays, fold, log
 from ladderholdout.ledger import events as e
-from ladderholdout.ledger.counts import Counts
 from ladderholdout.ledger.log import AT_A_TIME, FORMAT, PIECES, as_bytes, blob, now
 
 NOT_IMPROVED: Mapping[str, Any] = {"answer": "not improved"}
@@ -63,12 +63,12 @@ class KnownRows:
         A hash of each row's group; None where each row is a draw of its own.
     """
 
-    label_digests: NDArray[np.uint64]
-    places: NDArray[np.intp]
-    ids: NDArray[np.uint64] | None = None
-    weight_digests: NDArray[np.uint64] | None = None
+    label_digests: UInt64Array
+    places: IntArray
+    ids: UInt64Array | None = None
+    weight_digests: UInt64Array | None = None
     labels_digest: bytes | None = None
-    groups: NDArray[np.uint64] | None = None
+    groups: UInt64Array | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -89,8 +89,8 @@ class ViewRecord:
 
     number: int
     fingerprint: str
-    row_hashes: NDArray[np.uint64]
-    places: NDArray[np.intp]
+    row_hashes: UInt64Array
+    places: IntArray
     vault_path: str | None
     vault_digest: str | None
 
@@ -104,28 +104,36 @@ class Block:
     number: int
 
 
-_Keys: TypeAlias = tuple[
-    list[NDArray[np.uint64]], NDArray[np.uint64] | None, NDArray[np.uint64] | None
-]
+_Keys: TypeAlias = tuple[list[UInt64Array], UInt64Array | None, UInt64Array | None]
 """By what rows of two holdouts are compared: the hashes of each view, of ids, and of labels."""
 
 
-class Transaction(Counts):
+class Transaction(log.Log):
     """What can be read of a ledger and written to it, inside one transaction; made by `Ledger`."""
 
     __slots__ = ()
 
     # -- rows -----------------------------------------------------------------------------
 
-    def _hashes(self, holdout_id: int, position: int, name: str) -> NDArray[np.uint64]:
+    def holdouts(self, **stated: Any) -> tuple[fold.HoldoutRecord, ...]:
+        """Return the registered holdouts, oldest first: all, or those of a `name` or size `n`."""
+        where = "".join(f" WHERE {column} = ?" for column in stated)
+        rows = self.rows(f"SELECT id, name FROM holdout{where} ORDER BY id", *stated.values())
+        found = (row[0] for row in rows if "name" in stated or fold.FORGOTTEN not in row[1])
+        return tuple(map(self.holdout, found))
+
+    def holdout_id(self, name: str) -> int | None:
+        """Return the id of a holdout, whatever else of it can be read."""
+        rows = self.rows("SELECT id FROM holdout WHERE name = ?", name)
+        return rows[0][0] if rows else None
+
+    def _hashes(self, holdout_id: int, position: int, name: str) -> UInt64Array:
         """Return numbers that are kept, one for each row, without a second copy of them."""
         found = np.empty(self.fold(holdout_id).registered.n, dtype="<u8")
         into, start = found.view(np.uint8), 0
         for (content,) in self.db.send(PIECES, (holdout_id, position, name)):
             part = np.frombuffer(blob(content), dtype=np.uint8)
-            if start + len(part) > len(into):
-                raise e.Damaged
-            into[start : start + len(part)] = part
+            into[start : start + len(part)] = part[: max(0, len(into) - start)]
             start += len(part)
         if start != len(into):
             raise e.Damaged
@@ -157,15 +165,15 @@ class Transaction(Counts):
 
     def view(self, holdout_id: int, number: int | None = None) -> ViewRecord:
         """Return a view of a holdout by its number, or the newest."""
-        record = self.fold(holdout_id)
-        views = record.views
-        view = next((view for view in reversed(views) if number in (None, view.number)), None)
-        if view is None:
+        known = self.fold(holdout_id)
+        most = len(known.views)
+        if number is not None and not 1 <= number <= most:
             raise UnknownHoldout(
-                f"This holdout has no view {number}. It has 1 to {len(views)}: leave view= out "
-                "for the newest."
+                f"This holdout has no view {number}. It has 1 to {most}: leave view= out for the "
+                "newest."
             )
-        place = view.position if view.number > 1 or record.known is None else record.known[0]
+        view = known.views[(number or most) - 1]
+        place = view.position if view.number > 1 or known.known is None else known.known[0]
         return ViewRecord(
             *(view.number, view.fingerprint),
             self._hashes(holdout_id, view.position, "row_hashes"),
@@ -185,18 +193,12 @@ class Transaction(Counts):
     # -- submissions ----------------------------------------------------------------------
 
     def entries(
-        self,
-        ladder_id: int,
-        *,
-        after: int = 0,
-        limit: int | None = None,
-        search: str | None = None,
+        self, ladder_id: int, *, after: int = 0, limit: int | None = None, search: str | None = None
     ) -> tuple[e.Submitted, ...]:
         """Return the submissions of a ladder after a number, those of a search if it is named."""
+        query, named = (log.ENTRIES, ()) if search is None else (log.OF_SEARCH, (search,))
         most = 2**62 if limit is None else limit
-        if search is None:
-            return tuple(log.submissions_in(self.rows(log.ENTRIES, ladder_id, after, most)))
-        return tuple(log.submissions_in(self.rows(log.OF_SEARCH, ladder_id, after, search, most)))
+        return tuple(log.submissions_in(self.rows(query, ladder_id, after, *named, most)))
 
     def submission(self, ladder_id: int, number: int) -> e.Submitted:
         """Return a submission."""
@@ -212,7 +214,7 @@ class Transaction(Counts):
 
     def submissions(self, ladder_id: int) -> Iterator[e.Submitted]:
         """Yield all submissions of a ladder, one by one."""
-        return itertools.chain.from_iterable(self.pages(ladder_id))
+        return (one for page in self.pages(ladder_id) for one in page)
 
     def send_ahead(self, ladder_id: int, asked: Asked) -> None:
         """Send the searches of a submission before their rows are needed."""
@@ -235,10 +237,6 @@ class Transaction(Counts):
         sent = sent or self.db.send(log.FOUND.format(by), (ladder_id, value))
         return log.submissions_in(sent.fetchall())
 
-    def first_by_key(self, ladder: fold.LadderRecord, key: str) -> e.Submitted | None:
-        """Return the submission under a key."""
-        return next(iter(self.found(ladder.id, "key", key)), None)
-
     def first(
         self, ladder: fold.LadderRecord, digest: str, reserve_digest: str | None
     ) -> tuple[e.Submitted | None, bool]:
@@ -259,8 +257,7 @@ class Transaction(Counts):
 
     def least_margin(self, ladder_id: int, digest: str) -> float:
         """Return the least gain that a gate tested some predictions for; infinite if it did not."""
-        sent = self.db.send(log.FOUND.format("digest"), (ladder_id, digest))
-        tested = log.submissions_in(sent.fetchall())
+        tested = log.submissions_in(self.rows(log.FOUND.format("digest"), ladder_id, digest))
         return min((one.evidence.get("margin") or 0.0 for one in tested), default=math.inf)
 
     def predictions(self, ladder: fold.LadderRecord, number: int) -> NDArray[Any] | None:
@@ -281,10 +278,9 @@ class Transaction(Counts):
     def incumbent_predictions(self, ladder_id: int) -> NDArray[Any] | None:
         """Return the predictions behind the released score."""
         ladder = self.ladder(ladder_id)
-        chosen = ladder.chosen
-        if chosen is None:
+        if ladder.incumbent is None:
             return None
-        found = self.predictions(ladder, chosen.number)
+        found = self.predictions(ladder, ladder.incumbent)
         if found is None:
             raise e.Damaged
         return found
@@ -314,17 +310,12 @@ class Transaction(Counts):
             not remembered here (`postgres.Stale`).
         """
         home = self._home(ladder_id)
-
-        def ahead() -> None:
-            for submission in asked:
-                self.send_ahead(ladder_id, submission)
-
         known = self.db.folds.get(home)
         if left is not None and known is not None and known.end == left:
             self._take_up(known, ladder_id, asked)
         else:
-            self.hold(home, ahead)
-        return self.db.folds[home].ladder(ladder_id, since)
+            known = self.hold(home, [partial(self.send_ahead, ladder_id, one) for one in asked])
+        return known.ladder(ladder_id, since)
 
     def _take_up(self, known: fold.Holdout, ladder_id: int, asked: Sequence[Asked]) -> None:
         """Write on from what this process knows; the server checks that nobody else has written."""
@@ -345,12 +336,10 @@ class Transaction(Counts):
         """Start a ladder on a holdout."""
         known = self.hold(holdout_id)
         fold.refuse_retired(known.name, known.retired)
-        rows = self.rows(log.NEW_LADDER, holdout_id)
-        started = e.LadderStarted(
-            ladder=int(rows[0][0]), settings=settings, state=dict(state), time=now()
-        )
+        ((ladder,),) = self.rows("INSERT INTO ladder (holdout) VALUES (?) RETURNING id", holdout_id)
+        started = e.LadderStarted(ladder=ladder, settings=settings, state=dict(state), time=now())
         self.add(holdout_id, started)
-        return known.ladders[started.ladder]
+        return known.ladders[ladder]
 
     def append(
         self,
@@ -461,32 +450,21 @@ class Transaction(Counts):
 
     def set_known(self, holdout_id: int, known: KnownRows) -> None:
         """Replace what the rows of a holdout are known by beside their features."""
-        pieces = {
-            name: as_bytes(values)
-            for name in _OF_KNOWN
-            if (values := getattr(known, name)) is not None
-        }
+        values = ((name, getattr(known, name)) for name in _OF_KNOWN)
+        pieces = {name: as_bytes(array) for name, array in values if array is not None}
         self.fill(holdout_id, pieces, lambda: known.labels_digest)
 
     def fill(
-        self,
-        holdout_id: int,
-        pieces: Mapping[str, Any],
-        sequence: Callable[[], bytes | None],
+        self, holdout_id: int, pieces: Mapping[str, Any], sequence: Callable[[], bytes | None]
     ) -> None:
         """Note what the rows are known by, from bytes that come one after the other."""
         digests, found = self.beside(holdout_id, **pieces), sequence()
-        self.add(
-            holdout_id, e.RowsKnown(**digests, sequence=None if found is None else found.hex())
-        )
+        whole = None if found is None else found.hex()
+        self.add(holdout_id, e.RowsKnown(**digests, sequence=whole))
         self.count_shared(holdout_id)
 
     def add_view(
-        self,
-        holdout_id: int,
-        fingerprint: str,
-        row_hashes: NDArray[np.uint64],
-        places: NDArray[np.intp],
+        self, holdout_id: int, fingerprint: str, row_hashes: UInt64Array, places: IntArray
     ) -> ViewRecord:
         """Note another view of the rows."""
         kept = self.beside(holdout_id, row_hashes=as_bytes(row_hashes), places=as_bytes(places))
@@ -508,11 +486,10 @@ class Transaction(Counts):
         self.add(holdout_id, e.Amended(count=int(amended.sum()), **kept))
         self.set_known(holdout_id, known)
 
-    def set_reserve(self, holdout_id: int, reserve: NDArray[np.bool_]) -> fold.HoldoutRecord:
+    def set_reserve(self, holdout_id: int, reserve: NDArray[np.bool_]) -> None:
         """Note which rows no ladder measures."""
         kept = self.beside(holdout_id, reserve=np.packbits(reserve).data)
         self.add(holdout_id, e.ReserveDrawn(**kept))
-        return self.holdout(holdout_id)
 
     def set_classes(self, holdout_id: int, classes: NDArray[Any]) -> fold.HoldoutRecord:
         """Fix the class labels of a holdout, sorted."""
@@ -614,7 +591,7 @@ class Transaction(Counts):
             This is an earlier block, or was forgotten.
         """
         known = self.hold(holdout_id)
-        if known.followed is not None or known.forgotten:
+        if known.followed is not None or fold.FORGOTTEN in known.name:
             fold.refuse_retired(known.name, known.retired or now())
         return known
 
@@ -652,19 +629,19 @@ class Transaction(Counts):
 
     def end_session(self, digest: str, until: datetime) -> None:
         """Note that a session on the pages was ended; forget those that are over by themselves."""
-        self.db.send(log.OLD_SESSIONS, (now().isoformat(),))
-        values = digest, until.isoformat()
-        self.db.send(log.NEW_SESSION, values)
+        self.db.send("DELETE FROM session WHERE until < ?", (now().isoformat(),))
+        add = "INSERT INTO session VALUES (?, ?) ON CONFLICT DO NOTHING"
+        self.db.send(add, (digest, until.isoformat()))
 
     def has_ended(self, digest: str) -> bool:
         """Return whether a session was ended."""
-        return bool(self.rows(log.SESSION, digest))
+        return bool(self.rows("SELECT 1 FROM session WHERE digest = ?", digest))
 
 
 _OF_KNOWN = ("label_digests", "places", "ids", "weight_digests", "groups")
 
 
-def _as_places(places: NDArray[np.uint64]) -> NDArray[np.intp]:
+def _as_places(places: UInt64Array) -> IntArray:
     """Return an order of rows; Damaged if it names one of them never, or twice."""
     seen = np.zeros(len(places), dtype=bool)
     try:

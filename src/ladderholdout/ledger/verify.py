@@ -164,9 +164,9 @@ class _Check:
                 yield Finding("the end of its chain was changed beyond reading")
         # Without its end the entries are gone through all the same.
         length = _FAR if self.end == fold.EMPTY else self.end.length
-        expected, before, within = 1, b"", 0
-        for position, kind, body, link, *columns in self._all():
-            if type(position) is not int or not expected <= position <= length:
+        expected, last, before, within = 1, 0, b"", 0
+        for seq, position, kind, body, link, *columns in self._all():
+            if type(position) is not int or not expected <= position <= length or seq <= last:
                 yield Finding(f"{self._named(kind, body, columns)} was inserted or moved")
                 self.broken = True
                 continue
@@ -178,7 +178,7 @@ class _Check:
                     f"{self._named(kind, body, columns)} was changed or moved", *columns[:2]
                 )
             yield from self._numbers(kind, columns)
-            expected, within = position + 1, within + 1
+            expected, last, within = position + 1, seq, within + 1
             before = link if isinstance(link, bytes) else b""
             yield from self._entry(position, kind, body, link, columns)
             if self.progress is not None and not position % log.AT_A_TIME:
@@ -194,10 +194,13 @@ class _Check:
             yield Finding("the end of the chain is not that of its last entry")
 
     def _all(self) -> Iterator[tuple[Any, ...]]:
-        seq = 0
-        while rows := self.tx.rows(log.PAGE, self.id, seq, log.AT_A_TIME):
-            yield from (row[1:] for row in rows)
-            seq = rows[-1][0]
+        rows = self.tx.rows(log.FIRST_PAGE, self.id, log.AT_A_TIME)
+        while rows:
+            yield from rows
+            seq, position = rows[-1][:2]
+            if type(position) is not int:  # texts and bytes come last, and each is a finding
+                return
+            rows = self.tx.rows(log.NEXT_PAGE, self.id, position, seq, log.AT_A_TIME)
 
     def _is_changed(self, before: bytes, position: int, kind: Any, body: Any, link: Any) -> bool:
         if not all(isinstance(cell, bytes) for cell in (before, body, link)):

@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,6 @@ from urllib.parse import quote, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import urllib3
-from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from ladderholdout import errors
 from ladderholdout.arguments import as_given
@@ -118,33 +118,6 @@ def _remove(folder: Path, owner: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-class _InOnePiece(HTTPConnection):
-    """Sends the head and the body of a request together, so that a server wakes up once for it."""
-
-    _held: list[bytes] | None = None
-
-    def request(self, *given: Any, **stated: Any) -> None:
-        """Send a request."""
-        self._held = []
-        try:
-            super().request(*given, **stated)
-            parts = b"".join(self._held)
-        finally:
-            self._held = None
-        super().send(parts)
-
-    def send(self, data: Any) -> None:
-        """Hold a part of the request back until all of it is here."""
-        if self._held is None:
-            super().send(data)
-        else:
-            self._held.append(data)
-
-
-class _InOnePieceOverTLS(_InOnePiece, HTTPSConnection):
-    """Sends a request in one piece over TLS."""
-
-
 @dataclass(frozen=True, slots=True)
 class Connection:
     """A server, a token for it, and for how long a request is tried again.
@@ -222,15 +195,10 @@ class Connection:
 
 
 def _error_in(answer: urllib3.BaseHTTPResponse) -> errors.LadderHoldoutError:
-    try:
+    problem = None
+    with suppress(ValueError):
         problem = answer.json()
-    except ValueError:
-        problem = None
-    if isinstance(problem, dict) and "type" in problem:
-        return error_of(problem)
-    title = problem.get("title") if isinstance(problem, dict) else None
-    stated = title or "is it one of this library?"
-    return errors.LedgerError(f"The server answered with status {answer.status}: {stated}")
+    return error_of(problem, answer.status)
 
 
 def _pauses() -> Iterator[float]:
@@ -255,28 +223,12 @@ def _new_pool(base: str) -> urllib3.PoolManager:
     trust = {"ca_cert_dir" if bundle and os.path.isdir(bundle) else "ca_certs": bundle}
     stated: dict[str, Any] = {"num_pools": 1, "maxsize": _POOL, **trust}
     proxy = None if proxy_bypass(place.hostname or "") else getproxies().get(place.scheme)
-    pool: urllib3.PoolManager
     if proxy is None:
-        pool = urllib3.PoolManager(**stated)
-    else:
-        server = urlsplit(proxy)
-        user = unquote(f"{server.username}:{server.password or ''}") if server.username else None
-        headers = urllib3.make_headers(proxy_basic_auth=user)
-        pool = urllib3.ProxyManager(proxy, proxy_headers=headers, **stated)
-    pool.pool_classes_by_scheme = {"http": _HTTPPool, "https": _HTTPSPool}
-    return pool
-
-
-class _HTTPPool(urllib3.HTTPConnectionPool):
-    """Connections that send a request in one piece."""
-
-    ConnectionCls = _InOnePiece
-
-
-class _HTTPSPool(urllib3.HTTPSConnectionPool):
-    """Connections over TLS that send a request in one piece."""
-
-    ConnectionCls = _InOnePieceOverTLS
+        return urllib3.PoolManager(**stated)
+    server = urlsplit(proxy)
+    user = unquote(f"{server.username}:{server.password or ''}") if server.username else None
+    headers = urllib3.make_headers(proxy_basic_auth=user)
+    return urllib3.ProxyManager(proxy, proxy_headers=headers, **stated)
 
 
 def place_of(url: object) -> tuple[str, str | None]:

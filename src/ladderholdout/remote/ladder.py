@@ -17,6 +17,7 @@ from ladderholdout import errors
 from ladderholdout.arguments import within
 from ladderholdout.feedback import check_policy
 from ladderholdout.guard import commands, containment, open_ladder, seen, submit, views
+from ladderholdout.guard.certificate import ALONE
 from ladderholdout.guard.rows import NamedPredictions, values_of
 from ladderholdout.identity import hashing
 from ladderholdout.identity.copies import copy_of
@@ -47,12 +48,11 @@ class RemoteLadder:
     connection : Connection
     ledger : str
         The URL of the holdout.
+    described : commands.Description
+        What the server stated of the holdout, and of the account of the token, when it was
+        connected to.
     facts : open_ladder.Facts
-        What the server stated of the holdout when it was connected to, and what never changes.
-    account, role : str
-        Account and role of the token.
-    shares_rows : bool
-        Whether the server shares the rows.
+        What of that never changes.
     X : object
         The rows as the caller gave them; None where the server's are taken.
     places : ndarray of int, shape (n,), or None
@@ -61,10 +61,8 @@ class RemoteLadder:
 
     connection: Connection
     ledger: str
+    described: commands.Description
     facts: open_ladder.Facts
-    account: str
-    role: str
-    shares_rows: bool
     metric: Metric
     feedback: str
     overlap: str
@@ -99,7 +97,7 @@ class RemoteLadder:
         match asked:
             case commands.History():
                 return self._pages(asked)  # type: ignore[return-value]
-            case commands.Certify() if self.role == "reader":
+            case commands.Certify() if self.described.role == "reader":
                 asked = commands.Certificate()  # others may have it worked out, and put on record
             case commands.Compare():
                 sides = self._side(asked.first), self._side(asked.second)
@@ -137,26 +135,18 @@ class RemoteLadder:
         """Return one side of a comparison as it is sent."""
         if not isinstance(side, commands.Candidate):
             return side
-        return commands.Candidate(**self._stated(self._values(side.given), open_ladder.Origin()))
+        return commands.Candidate(**self._stated(side.given, open_ladder.Origin()))
 
     def submit(self, predictions: Any, origin: open_ladder.Origin) -> views.Release:
         """Submit `Predictions`, or what a caller gives."""
         seen.settle()
-        return self._asked(commands.Submit, self._values(predictions), origin)
+        return self._asked(commands.Submit, predictions, origin)
 
     def decide(self, predictions: Any, origin: open_ladder.Origin) -> views.Decision:
         """Submit predictions to a gate, and return whether they may replace the incumbent."""
         seen.settle()
         gate = {"margin": origin.margin, "baseline": origin.baseline}
-        return self._asked(commands.Decide, self._values(predictions), origin, **gate)
-
-    def submit_rounds(
-        self, outputs: Sequence[Any], origins: Sequence[open_ladder.Origin]
-    ) -> tuple[views.Release, ...]:
-        """Submit the rounds of one training run in their order, each in a request of its own."""
-        seen.note_answer()
-        rounds = zip(outputs, origins, strict=True)
-        return tuple(self._asked(commands.Submit, output, origin) for output, origin in rounds)
+        return self._asked(commands.Decide, predictions, origin, **gate)
 
     def _asked(
         self,
@@ -171,28 +161,27 @@ class RemoteLadder:
         stated = self._stated(predictions, origin) | {"key": origin.key or uuid4().hex}
         return self.execute(kind(**stated, **more))
 
-    def submit_batch(
-        self,
-        batch: str,
-        predictions: Sequence[open_ladder.Predictions],
-        origins: Sequence[open_ladder.Origin],
+    def submit_all(
+        self, sets: Sequence[Any], origins: Sequence[open_ladder.Origin]
     ) -> tuple[views.Release, ...]:
-        """Submit a batch in one request."""
-        members = [
-            commands.Candidate(**self._stated(given.values, origin))
-            for given, origin in zip(predictions, origins, strict=True)
-        ]
-        return self.execute(commands.SubmitBatch(submissions=members, key=batch))
+        """Submit a batch in one request, and rounds of training each in one of its own."""
+        submissions = [*zip(sets, origins, strict=True)]
+        if not origins[0].announced:
+            seen.note_answer()
+            return tuple(self._asked(commands.Submit, *submission) for submission in submissions)
+        members = [commands.Candidate(**self._stated(*submission)) for submission in submissions]
+        return self.execute(commands.SubmitBatch(submissions=members, key=origins[0].batch))
 
     def _values(self, predictions: Any) -> Any:
         """Return predictions in the order of the rows here, unless the server has to find it."""
         if isinstance(predictions, open_ladder.Predictions):
-            return predictions.values
+            return predictions.values[ALONE]
         if isinstance(predictions, NamedPredictions):
             # An index is compared with the rows of the caller, if there are any.
             known = np.empty(self.facts.n) if self.X is None else self.X
             return predictions if predictions.by_ids else predictions.in_order_of(known)
-        if index_of(predictions) is None or not (self.X is not None or self.shares_rows):
+        has_rows = self.X is not None or self.described.allows["rows"]
+        if index_of(predictions) is None or not has_rows:
             return predictions
         return by_index(predictions, self.rows().X)
 
@@ -200,9 +189,8 @@ class RemoteLadder:
         """Return what an estimator predicts on the rows, as these fitted pipelines leave them."""
         X = open_ladder.transformed(self._features(), steps)
         with containment.without_autologging():
-            return open_ladder.Predictions(
-                self.metric.respond(estimator, X, self.facts.classes), True
-            )
+            answers = self.metric.respond(estimator, X, self.facts.classes)
+            return open_ladder.Predictions({ALONE: answers})
 
     def fix(self, predictions: Any) -> open_ladder.Predictions:
         """Read predictions once, and return them as nobody can change them; or refuse them."""
@@ -211,12 +199,12 @@ class RemoteLadder:
         values = self.metric.as_submitted(aligned, classes)
         if isinstance(given, NamedPredictions):  # only the server can place them
             values = replace(given, values=values, names=_listed(given.names))
-        return open_ladder.Predictions(values, True)
+        return open_ladder.Predictions({ALONE: values})
 
     def _stated(self, predictions: Any, origin: open_ladder.Origin) -> dict[str, Any]:
         """Return the fields of one submission: predictions with ids, or in the server's order."""
         classes = self.facts.classes
-        fixed = self.fix(open_ladder.Predictions(predictions, True)).values
+        fixed = self.fix(predictions).values[ALONE]
         values: Any = values_of(fixed)
         of_labels = self.metric.is_classification and self.metric.response == "labels"
         if of_labels and classes is not None and values.dtype.kind in "iu":
@@ -268,19 +256,19 @@ class RemoteLadder:
         InvalidArgument
             There are neither, and `checked` rows are asked for.
         """
-        if not checked and self.X is None and not self.shares_rows:
+        if not checked and self.X is None and not self.described.allows["rows"]:
             return open_ladder.HeldRows(None, np.zeros(0, dtype=np.uint64), 0, True)
         X, groups = self._features(), None
         # Whatever the order: they are equal for all accounts.
         hashes = self._once("hashes", lambda: np.sort(hashing.row_hashes(X)))
-        if self.facts.estimand is not None and self.shares_rows:
+        if self.facts.estimand is not None and self.described.allows["rows"]:
             groups = self._once("groups", lambda: self.execute(commands.RowGroups()))
         return open_ladder.HeldRows(X, hashes, 0, True, groups=groups)
 
     def _features(self) -> Any:
         if self.X is not None:
             return self.X
-        if not self.shares_rows:
+        if not self.described.allows["rows"]:
             raise errors.InvalidArgument(
                 "X",
                 "given to LadderHoldout.connect, for this server does not share the rows",
@@ -314,7 +302,7 @@ class RemoteLadder:
 
     @property
     def _key(self) -> tuple[str, str]:
-        return self.ledger, self.account
+        return self.ledger, self.described.account
 
     def __repr__(self) -> str:
         return f"RemoteLadder(metric={self.metric.name!r}, url={self.ledger!r})"
@@ -345,19 +333,17 @@ def connect(
         if len(listed) != 1:
             raise errors.UnknownHoldout("The token is for no single holdout: name one in the URL.")
         name = listed[0]["name"]
-    described = connection.call("POST", path_of(name, commands.Describe.word))
-    told = commands.read_as(commands.Description, described)
-    url = f"{base}/holdouts/{told.name}"
-    facts = open_ladder.facts_of((url, 0), told, told.settings, told.created)
-    metric = stored_metric(told.settings).for_classes(facts.classes)
+    answer = connection.call("POST", path_of(name, commands.Describe.word))
+    described = commands.read_as(commands.Description, answer)
+    url = f"{base}/holdouts/{described.name}"
+    facts = open_ladder.facts_of((url, 0), described, described)
+    metric = stored_metric(described.settings).for_classes(facts.classes)
     check_policy(feedback, shows_scores=facts.rules.shows_scores)
     ladder = RemoteLadder(
         connection=connection,
         ledger=url,
+        described=described,
         facts=facts,
-        account=told.account,
-        role=told.role,
-        shares_rows=told.allows["rows"],
         metric=metric,
         feedback=feedback,
         overlap=overlap,

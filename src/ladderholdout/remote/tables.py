@@ -12,6 +12,7 @@ import io
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -41,6 +42,7 @@ _NAMES = {",": "commas", ";": "semicolons", "\t": "tabs"}
 _DIGITS = re.compile(r"[+-]?[0-9]+")
 _COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
 _GROUPS = re.compile(r"[+-]?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]+)?")
+_POINTS = "Write numbers with a decimal point and nothing between thousands: 1234.5."
 _MISSING = {"", "na", "n/a", "nan", "null", "none", "#n/a", "-"}
 
 # A cell may be a whole document; by default the module of CSV takes 131,072 characters.
@@ -125,27 +127,38 @@ def read_csv(
     if begin is None:
         _refuse_form(argument, "nothing")
     names = tuple(begin[1]) if header else ("",) * len(begin[1])
-    count = _Count(argument, names, delimiter, begin[0])
+    refuse = partial(_refuse_fields, argument, names, delimiter, begin[0])
     indexed = header and len(names) > 1 and names[0] in UNNAMED
     every = list(range(int(indexed), len(names)))
     kept = [place for place in every if wanted(names[place])]
     cells: list[list[str]] = [[] for _ in kept]
     starts: list[int] = []
     labels: list[str] = []
+    first_row: list[str] = []
+    # Rows have one field more than the header where R wrote the names of rows.
+    blank, shift, quoted, last = 0, 0, True, False
     for start, row, raw in rows if header else chain([begin], rows):
-        if not count.takes(start, row, raw):
+        if not row or (len(row) == 1 and not row[0].strip() and '"' not in raw):
+            blank = blank or start  # blank lines may be at the end
             continue
+        if blank:
+            _refuse_blank(argument, blank)
+        if not starts:
+            first_row, shift = row, int(len(row) == len(names) + 1)
+        if len(row) != len(names) + shift:
+            refuse(*((starts[0], first_row) if len(row) == len(names) else (start, row)))
+        quoted = quoted and raw.startswith('"')
+        last = last or bool(row[-1].strip())
         starts.append(start)
-        shift = count.shift
         if shift or indexed:
             labels.append(row[0])
         for column, place in zip(cells, kept, strict=True):
             column.append(row[place + shift])
-    if count.shift:
-        count.check_row_names(labels)
+    if shift and not (last and _name_rows(labels, quoted)):
+        refuse(starts[0], first_row)
     if not starts:
         _refuse_form(argument, "a header alone" if header else "nothing")
-    if header and every and not names[-1] and not count.last:  # a delimiter ends all lines
+    if header and every and not names[-1] and not last:  # a delimiter ends all lines
         every.pop()
         if kept and kept[-1] == len(names) - 1:
             kept.pop()
@@ -153,11 +166,11 @@ def read_csv(
     return Table(
         tuple(names[place] for place in kept),
         tuple(cells),
-        labels if count.shift or indexed else None,
+        labels if shift or indexed else None,
         starts=starts,
         text=text,
         delimiter=delimiter,
-        named={place + count.shift: names[place] for place in every},
+        named={place + shift: names[place] for place in every},
     )
 
 
@@ -218,84 +231,48 @@ def _rows(
         start = first + reader.line_num
 
 
-@dataclass(slots=True)
-class _Count:
-    """Counts the fields of each row, and names the likely cause where they are another number."""
+def _name_rows(labels: list[str], quoted: bool) -> bool:
+    """Return whether a first column without a header looks like names of rows."""
+    counted = any(labels == [str(first + row) for row in range(len(labels))] for first in (0, 1))
+    texts = all(any_number(label) is None for label in labels)
+    return len(set(labels)) == len(labels) and (counted or quoted or texts)
 
-    argument: str
-    names: tuple[str, ...]
-    delimiter: str
-    line: int
-    blank: int = 0
-    # Whether all rows have one field more than the header, as with row names of R.
-    shift: int = 0
-    begun: bool = False
-    quoted: bool = True
-    last: bool = False
-    first: tuple[int, list[str]] = (0, [])
 
-    def takes(self, start: int, row: list[str], raw: str) -> bool:
-        """Return whether this is a row, or a blank line that may be at the end."""
-        if not row or (len(row) == 1 and not row[0].strip() and '"' not in raw):
-            self.blank = self.blank or start
-            return False
-        if self.blank:
-            actual = f"with a blank line: line {self.blank}"
-            remedy = (
-                "It may mean a missing value: give the cell its value, or remove the line "
-                "where no row is meant."
-            )
-            raise refusal(self.argument, "CSV with a row in each line", actual, remedy)
-        if not self.begun:
-            self.begun, self.first = True, (start, row)
-            self.shift = int(len(row) == len(self.names) + 1)
-        if len(row) != len(self.names) + self.shift:
-            self._refuse(*(self.first if len(row) == len(self.names) else (start, row)))
-        if self.shift:
-            self.quoted = self.quoted and raw.startswith('"')
-        self.last = self.last or bool(row[-1].strip())
-        return True
+def _refuse_blank(argument: str, line: int) -> NoReturn:
+    remedy = (
+        "It may mean a missing value: give the cell its value, or remove the line where no row is "
+        "meant."
+    )
+    actual = f"with a blank line: line {line}"
+    raise refusal(argument, "CSV with a row in each line", actual, remedy)
 
-    def check_row_names(self, labels: list[str]) -> None:
-        """Refuse a first column without a header that does not look like names of rows."""
-        distinct = len(set(labels)) == len(labels)
-        counted = any(
-            labels == [str(first + row) for row in range(len(labels))] for first in (0, 1)
-        )
-        texts = all(any_number(label) is None for label in labels)
-        if not (distinct and self.last and (counted or self.quoted or texts)):
-            self._refuse(*self.first)
 
-    def _refuse(self, start: int, row: list[str]) -> NoReturn:
-        fields = len(self.names)
-        cause, remedy = self._cause(row)
-        allowed = f"CSV with as many fields in each line as line {self.line} has, {fields}"
-        raise refusal(self.argument, allowed, f"with {len(row)} in line {start}: {cause}", remedy)
-
-    def _cause(self, row: list[str]) -> tuple[str, str]:
-        if len(row) > len(self.names) and not row[-1].strip():
-            return (
-                "it ends with one more delimiter",
-                "Remove the delimiter at the end of the lines, or end the header with one too.",
-            )
-        digits = [bool(_DIGITS.fullmatch(cell.strip())) for cell in row]
-        pairs = any(first and second for first, second in pairwise(digits))
-        if self.delimiter == "," and len(row) > len(self.names) and pairs:
-            return (
-                "numbers seem to have decimal commas, or commas between thousands",
-                "Write numbers with a decimal point and nothing between thousands: 1234.5.",
-            )
-        if len(row) > len(self.names):
-            return (
-                f"the header lacks a name, or a cell with {_NAMES.get(self.delimiter, 'it')} in "
-                "it has no quotes",
-                "Name every column in the header, and put such cells into double quotes.",
-            )
-        return (
-            "a field is missing, or a line break in a cell has no quotes around it",
+def _refuse_fields(
+    argument: str, names: Sequence[str], delimiter: str, line: int, start: int, row: list[str]
+) -> NoReturn:
+    """Refuse a row of another number of fields than the header in a line; name the likely cause."""
+    digits = [bool(_DIGITS.fullmatch(cell.strip())) for cell in row]
+    pairs = any(first and second for first, second in pairwise(digits))
+    if len(row) < len(names):
+        cause = "a field is missing, or a line break in a cell has no quotes around it"
+        remedy = (
             "Give each line as many fields as the header has, and put such cells into double "
-            "quotes.",
+            "quotes."
         )
+    elif not row[-1].strip():
+        cause = "it ends with one more delimiter"
+        remedy = "Remove the delimiter at the end of the lines, or end the header with one too."
+    elif delimiter == "," and pairs:
+        cause = "numbers seem to have decimal commas, or commas between thousands"
+        remedy = _POINTS
+    else:
+        cause = (
+            f"the header lacks a name, or a cell with {_NAMES.get(delimiter, 'it')} in it has no "
+            "quotes"
+        )
+        remedy = "Name every column in the header, and put such cells into double quotes."
+    allowed = f"CSV with as many fields in each line as line {line} has, {len(names)}"
+    raise refusal(argument, allowed, f"with {len(row)} in line {start}: {cause}", remedy)
 
 
 def _refuse_form(argument: str, actual: str) -> NoReturn:
@@ -357,10 +334,7 @@ def why_no_number(text: str) -> tuple[str, str]:
     """
     text = text.strip()
     if _COMMA.fullmatch(text) or _GROUPS.fullmatch(text):
-        return (
-            "a decimal comma, or a comma between thousands",
-            "Write numbers with a decimal point and nothing between thousands: 1234.5.",
-        )
+        return "a decimal comma, or a comma between thousands", _POINTS
     if text.endswith("%"):
         return "a percent sign", "Write percentages as numbers, without the sign."
     if text.endswith((";", "\t", "|")):
@@ -415,21 +389,19 @@ def predictions_in(table: Table, form: Form, ids: str | None = None) -> Any:
     return NamedPredictions(values, list(names), by_ids=ids is not None, lines=table.starts)
 
 
-def _without_ids(table: Table, ids: str) -> tuple[Table, list[Any]]:
+def _without_ids(table: Table, ids: str) -> tuple[Table, Sequence[Any]]:
     """Part the ids from the other columns; refuse ids that are missing or repeated."""
     place = table.place_of(ids)
-    if place is None and not (ids == table.index_name and table.index is not None):
-        actual = f"{ids!r}, which names none of them"
-        raise InvalidArgument("ids", f"one of the {len(table.names)} columns", actual)
-    left = table
-    if place is None:
-        assert table.index is not None
-        names = list(table.index)
-    else:
-        names = list(table.columns[place])
+    if place is not None:
+        names = table.columns[place]
         rest = [other for other in range(len(table.names)) if other != place]
         columns = tuple(table.columns[other] for other in rest)
         left = Table(tuple(table.names[other] for other in rest), columns, starts=table.starts)
+    elif table.index is not None and ids == table.index_name:
+        names, left = table.index, table
+    else:
+        actual = f"{ids!r}, which names none of them"
+        raise InvalidArgument("ids", f"one of the {len(table.names)} columns", actual)
     check_ids(names, table)
     return left, names
 

@@ -37,11 +37,15 @@ def problem_of(error: LadderHoldoutError, status: int) -> dict[str, Any]:
     return problem
 
 
-def error_of(problem: Mapping[str, Any]) -> LadderHoldoutError:
+def error_of(problem: Any, status: int) -> LadderHoldoutError:
     """Return the error of problem details, as it would be raised beside the ledger."""
-    kind = getattr(errors, str(problem.get("type", "")).removeprefix(_TYPE), None)
+    stated = problem if isinstance(problem, Mapping) else {}
+    if "type" not in stated:
+        title = stated.get("title") or "is it one of this library?"
+        return LedgerError(f"The server answered with status {status}: {title}")
+    kind = getattr(errors, str(stated["type"]).removeprefix(_TYPE), None)
     if not (isinstance(kind, type) and issubclass(kind, LadderHoldoutError)):
-        return LedgerError(f"The server refused: {problem.get('detail', 'it gives no reason')}")
+        return LedgerError(f"The server refused: {stated.get('detail', 'it gives no reason')}")
     if issubclass(kind, InvalidArgument):
-        return kind(*(str(problem.get(part, "")) for part in _PARTS))
-    return kind(str(problem.get("detail", "")))
+        return kind(*(str(stated.get(part, "")) for part in _PARTS))
+    return kind(str(stated.get("detail", "")))

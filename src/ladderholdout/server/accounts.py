@@ -14,7 +14,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, TypeVar
 
 from pydantic import Field
 
@@ -22,8 +22,7 @@ from ladderholdout.arguments import choice, segment, whole
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, UnknownHoldout, did_you_mean
 from ladderholdout.guard import commands
 from ladderholdout.guard.ladder import LocalLadder
-from ladderholdout.guard.opening import find_ladder, named
-from ladderholdout.guard.registering import by_first_order, reopen_ladder
+from ladderholdout.guard.opening import by_first_order, find_ladder, named, reopen_ladder
 from ladderholdout.guard.settings import LARGEST_NUMBER, HoldoutSettings, parted
 from ladderholdout.leaderboard.rules import check_rule
 from ladderholdout.leaderboard.standings import BOARD, start
@@ -47,6 +46,8 @@ a challenge knows its participants, and the server does not.
 
 _SUBMITTING = ("analyst", "program", "host")
 
+T = TypeVar("T", bound="Account | AccountRecord")
+
 _TOKEN = re.compile(r"lh_([0-9a-f]{16})_[A-Za-z0-9_-]{43}")
 _NOBODY = "0" * 64
 
@@ -63,12 +64,6 @@ class AccountRecord(AccountChanged):
 
     holdout_id: int
     holdout: str
-
-    @classmethod
-    def of(cls, holdout_id: int, holdout: str, stated: AccountChanged) -> AccountRecord:
-        """Return an account as an event states it."""
-        values = {name: getattr(stated, name) for name in commands.names_of(AccountChanged)}
-        return cls(holdout_id=holdout_id, holdout=holdout, **values)
 
     @property
     def valid(self) -> bool:
@@ -88,12 +83,6 @@ class Account:
     expires: datetime | None
     revoked: datetime | None
     valid: bool
-
-    @classmethod
-    def of(cls, record: AccountRecord, **more: Any) -> Self:
-        """Show a record of the ledger."""
-        shown = {name: getattr(record, name) for name in commands.names_of(Account)}
-        return cls(**shown, **more)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +109,12 @@ class Token(Account):
     """
 
     token: str = field(repr=False)
+
+
+def _made(kind: type[T], stated: AccountChanged, **more: Any) -> T:
+    """Return an account of this kind: what an event or a record states, and more."""
+    names = (name for name in commands.names_of(kind) if name not in more)
+    return kind(**{name: getattr(stated, name) for name in names}, **more)
 
 
 Name = Annotated[str, Field(description="the name of an account")]
@@ -292,9 +287,9 @@ def add_account(
             **fields,
         )
         tx.add(rules.holdout_id, added)
-        return AccountRecord.of(rules.holdout_id, holdout, added)
+        return _made(AccountRecord, added, holdout_id=rules.holdout_id, holdout=holdout)
 
-    return Token.of(home.write(add), token=token)
+    return _made(Token, home.write(add), token=token)
 
 
 def rotate_token(
@@ -318,7 +313,7 @@ def rotate_token(
     """
     token, fields = _new_token(expires)
     fields = fields | {"revoked": None}
-    return Token.of(_changed(ledger, holdout, account, lambda _: fields), token=token)
+    return _made(Token, _changed(ledger, holdout, account, lambda _: fields), token=token)
 
 
 def revoke_token(ledger: str | None, holdout: str, account: str) -> Account:
@@ -338,7 +333,7 @@ def revoke_token(ledger: str | None, holdout: str, account: str) -> Account:
     False
     >>> folder.cleanup()
     """
-    return Account.of(_changed(ledger, holdout, account, lambda _: {"revoked": now()}))
+    return _made(Account, _changed(ledger, holdout, account, lambda _: {"revoked": now()}))
 
 
 def limit_account(ledger: str | None, holdout: str, account: str, per_day: int | None) -> Account:
@@ -365,7 +360,7 @@ def limit_account(ledger: str | None, holdout: str, account: str, per_day: int |
     def limits(known: AccountChanged) -> dict[str, Any]:
         return {"per_day": _limit("--per-day", known.role, per_day)}
 
-    return Account.of(_changed(ledger, holdout, account, limits))
+    return _made(Account, _changed(ledger, holdout, account, limits))
 
 
 def end_of(day: str | None) -> datetime | None:
@@ -398,7 +393,7 @@ def accounts_of(ledger: str | None, holdout: str | None) -> tuple[Account, ...]:
     with Ledger(resolve_url(ledger)).read() as tx:
         holdouts = tx.holdouts() if holdout is None else (named(tx, holdout),)
         return tuple(
-            Account.of(AccountRecord.of(rows.id, rows.name, account))
+            _made(Account, _made(AccountRecord, account, holdout_id=rows.id, holdout=rows.name))
             for rows in holdouts
             for account in tx.fold(rows.id).accounts.values()
         )
@@ -423,7 +418,9 @@ def by_key(tx: Transaction, token_key: str) -> AccountRecord | None:
     found = tx.by_token(token_key)
     if found is None:
         return None
-    return AccountRecord.of(found[0], tx.fold(found[0]).name, found[1])
+    holdout_id, stated = found
+    holdout = tx.fold(holdout_id).name
+    return _made(AccountRecord, stated, holdout_id=holdout_id, holdout=holdout)
 
 
 def home_of(url: str, holdout: str, metrics: Mapping[str, Metric] | None = None) -> LocalLadder:
@@ -460,18 +457,26 @@ def home_of(url: str, holdout: str, metrics: Mapping[str, Metric] | None = None)
                 f"{holdout!r} has a leaderboard per rank, whose one ladder is for all accounts. "
                 'Only leaderboards with per="team" are served.'
             ) from None
-    home = reopen_ladder(
+    own = (metrics or {}).get(chosen.metric)
+    return reopened(url, holdout, chosen.account, chosen.name, own)
+
+
+def reopened(
+    url: str, holdout: str, account: str, ladder: str, metric: Metric | None = None
+) -> LocalLadder:
+    """Return a ladder that takes predictions in the order of the first registration."""
+    known = reopen_ladder(
         HoldoutSettings(
-            scoring=(metrics or {}).get(chosen.metric),
+            scoring=metric,
             name=holdout,
-            account=chosen.account,
-            ladder=chosen.name,
+            account=account,
+            ladder=ladder,
             overlap="ignore",
             ledger=url,
         )
     )
-    by_first_order(home)
-    return home
+    by_first_order(known)
+    return known
 
 
 def _changed(
@@ -488,7 +493,7 @@ def _changed(
             raise UnknownHoldout(f"There is no account {name!r} on {holdout!r}. {close}".rstrip())
         changed = replace(accounts[name], **values(accounts[name]))
         tx.add(rows.id, changed)
-        return AccountRecord.of(rows.id, rows.name, changed)
+        return _made(AccountRecord, changed, holdout_id=rows.id, holdout=rows.name)
 
     return Ledger(resolve_url(ledger)).transact(change)
 

@@ -8,7 +8,6 @@ not read.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import math
 import re
@@ -67,12 +66,6 @@ class Refusal:
         return int(self.problem["status"])
 
 
-def stated_size(request: Request, unstated: int) -> float:
-    """Return how many bytes a request states to have; infinity where that is no number."""
-    stated = request.headers.get("content-length", str(unstated))
-    return int(stated) if re.fullmatch(r"[0-9]{1,18}", stated) else math.inf
-
-
 async def read_body(request: Request, most: int, largest: int | None = None) -> Sent:
     """Read a body that is not too long, from a client that goes on sending it.
 
@@ -86,7 +79,8 @@ async def read_body(request: Request, most: int, largest: int | None = None) -> 
         dropped: a client that still sends reads no answer.
     """
     too_large = HTTPException(413, f"Such a request may have {most / MEGABYTE:.3g} megabytes.")
-    stated = stated_size(request, 0)
+    size_stated = request.headers.get("content-length", "0")
+    stated = int(size_stated) if re.fullmatch(r"[0-9]{1,18}", size_stated) else math.inf
     if stated > max(most, largest or 0):
         raise too_large
     parts, size = [], 0
@@ -158,7 +152,7 @@ def refused(error: Any, *, whole: bool = False) -> Refusal:
         headers["Retry-After"] = str(int(86400 - time.time() % 86400) + 1)
     if status == 503 and not whole:
         # Its text may name files of this machine, which its owner reads in the log.
-        LOG.error(json.dumps({"error": type(error).__name__, "text": str(error)}))
+        LOG.error({"error": type(error).__name__, "text": str(error)})
         kind = errors.LedgerBusy if isinstance(error, errors.LedgerBusy) else errors.LedgerError
         error = kind("The server cannot read or write its record now. Its log has the reason.")
         headers["Retry-After"] = "1"

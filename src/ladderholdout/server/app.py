@@ -8,8 +8,6 @@ does not exist.
 # No deferred annotations here: FastAPI reads those of functions within functions.
 
 import inspect
-import io
-import json
 import os
 import time
 import traceback
@@ -31,10 +29,9 @@ from ladderholdout.server.accounts import AccountRecord
 from ladderholdout.server.bodies import Sent, Space, command_in
 from ladderholdout.server.grid import ASGIApp, OnGrid, Receive, Scope, Send
 from ladderholdout.server.pages import Pages, add_docs, add_pages
-from ladderholdout.server.sessions import AccountGate, Gate, LocalGate
 from ladderholdout.server.settings import STARTED_WITH, ServerSettings
-from ladderholdout.server.views import NotThere, Served, View
-from ladderholdout.vault import features_to_bytes
+from ladderholdout.server.views import AccountGate, Gate, LocalGate, NotThere, Served, View
+from ladderholdout.vault import arrow, features_to_bytes
 
 with needed("The server", extra="server"):
     from fastapi import FastAPI, Request, Response
@@ -43,7 +40,7 @@ with needed("The server", extra="server"):
 
 _HEADERS = {name.lower().encode(): text.encode() for name, text in answers.HEADERS.items()}
 _GONE = 499  # in the log alone: who asked went away before the end of the request
-_SMALL = 2**16  # bytes of a body that is read before its token: a connection buffers as many
+_SMALL = 2**16  # bytes that the body of any command may have
 
 
 def create_app(settings: ServerSettings) -> FastAPI:
@@ -59,14 +56,8 @@ def create_app(settings: ServerSettings) -> FastAPI:
         There is no such ledger.
     """
     served, most = Served(settings), settings.max_body * answers.MEGABYTE
-    app = FastAPI(
-        title="ladderholdout",
-        version=metadata.version("ladderholdout"),
-        summary=SUMMARY,
-        docs_url=None,
-        redoc_url=None,
-        redirect_slashes=False,  # it would send people to whatever host a request names
-    )
+    # Redirects of slashes would send people to whatever host a request names.
+    app = FastAPI(docs_url=None, redoc_url=None, redirect_slashes=False)
     refusals = answers.Refusals(settings.max_refusals)
     pages = _furnished(app, AccountGate(served), most, refusals)
     add_docs(app, pages)
@@ -98,8 +89,17 @@ def create_ui(url: str, port: int, token: str) -> FastAPI:
 def _furnished(app: FastAPI, gate: Gate, most: int, refusals: answers.Refusals) -> Pages:
     """Add the pages, and how errors are answered and requests are logged."""
     pages = add_pages(app, gate, most, refusals)
-    _add_handlers(app, pages)
     app.add_middleware(Watched, pages=pages, refusals=refusals)
+
+    async def failed(request: Request, error: Exception) -> Response:
+        refusal = answers.refused(error, whole=gate.port is not None)
+        if is_api(request.url.path):
+            return _problem(refusal)
+        return await run_in_threadpool(pages.refused, request, refusal)
+
+    # Those of HTTP by their status: the routes' own are of another class.
+    for kind in (NotThere, errors.LadderHoldoutError, 400, 403, 404, 405, 408, 413, 429):
+        app.exception_handler(kind)(failed)
 
     @app.get("/healthz", include_in_schema=False)
     async def health() -> dict[str, str]:
@@ -132,7 +132,7 @@ def _add_routes(app: FastAPI, served: Served, most: int, refusals: answers.Refus
         request.state.account = account
         return account
 
-    def view_for(request: Request, kind: type[commands.Command[Any]]) -> View:
+    def expected(request: Request, kind: type[commands.Command[Any]]) -> tuple[View, int]:
         account = holder_of(request)
         if not kind.reads:
             refusals.check(request)
@@ -142,26 +142,18 @@ def _add_routes(app: FastAPI, served: Served, most: int, refusals: answers.Refus
         view = served.view(account, request.query_params.get("account"), starts=starts)
         view.check_role(kind)
         view.check_block(request.headers.get(BLOCK))
-        return view
+        return view, kind.sets and kind.sets * Space.of(view.ladder).largest
 
     def route_of(kind: type[commands.Command[Any]]) -> Callable[[Request], Awaitable[Response]]:
-        def answered(request: Request, sent: Sent, view: View | None) -> Response:
-            seen = view or view_for(request, kind)
-            asked = command_in(kind, sent, lambda: Space.of(seen.ladder), seen.wanted)
-            answer = seen.execute(asked)
+        def answered(request: Request, sent: Sent, view: View) -> Response:
+            asked = command_in(kind, sent, lambda: Space.of(view.ladder), view.wanted)
+            answer = view.execute(asked)
             if kind.answer is bytes:
                 return _rows(answer, request.headers.get("accept", ""))
             return Response(commands.written(answer), media_type=JSON)
 
-        def expected(request: Request) -> tuple[View, int]:
-            view = view_for(request, kind)
-            return view, kind.sets and kind.sets * Space.of(view.ladder).largest
-
         async def operate(request: Request) -> Response:
-            if answers.stated_size(request, _SMALL) < _SMALL:  # it is here as soon as its head is
-                sent = await answers.read_body(request, most)
-                return await run_in_threadpool(answered, request, sent, None)
-            view, largest = await run_in_threadpool(expected, request)
+            view, largest = await run_in_threadpool(expected, request, kind)
             sent = await answers.read_body(request, min(most, max(largest, _SMALL)), most)
             return await run_in_threadpool(answered, request, sent, view)
 
@@ -193,7 +185,6 @@ def _rows(X: Any, accept: str) -> Response:
 def _arrow(X: Any) -> bytes:
     with needed("An Arrow stream"):
         import pyarrow
-        from pyarrow import ipc
     if hasattr(X, "to_arrow"):
         table = X.to_arrow()
     elif hasattr(X, "columns"):
@@ -203,25 +194,11 @@ def _arrow(X: Any) -> bytes:
         if dense.ndim != 2:
             raise errors.InvalidArgument("Accept", f"{ROWS} for these rows", ARROW)
         table = pyarrow.table({f"x{place}": column for place, column in enumerate(dense.T)})
-    file = io.BytesIO()
-    with ipc.new_stream(file, table.schema) as writer:
-        writer.write_table(table)
-    return file.getvalue()
+    data: bytes = arrow.written(table).to_pybytes()
+    return data
 
 
 # -- errors -------------------------------------------------------------------------------
-
-
-def _add_handlers(app: FastAPI, pages: Pages) -> None:
-    async def answered(request: Request, error: Exception) -> Response:
-        refusal = answers.refused(error, whole=pages.gate.port is not None)
-        if is_api(request.url.path):
-            return _problem(refusal)
-        return await run_in_threadpool(pages.refused, request, refusal)
-
-    # Those of HTTP by their status: the routes' own are of another class.
-    for kind in (NotThere, errors.LadderHoldoutError, 400, 403, 404, 405, 408, 413, 429):
-        app.exception_handler(kind)(answered)
 
 
 def is_api(path: str) -> bool:
@@ -328,12 +305,11 @@ def _log(scope: Scope, status: int, seconds: float, fault: str | None) -> None:
     }
     if fault is not None:
         line["error"] = fault
-    (answers.LOG.info if fault is None else answers.LOG.error)(json.dumps(line))
+    (answers.LOG.info if fault is None else answers.LOG.error)(line)
 
 
 # -- OpenAPI: the commands as their schemas describe them -------------------------------
 
-SUMMARY = "Submit predictions for holdouts whose labels stay on this machine."
 _MEANINGS = {
     401: "There is no valid token.",
     404: "It is not there, or not for this token.",
@@ -355,20 +331,16 @@ _REFUSED = {
     str(status): {"description": said, "content": {PROBLEM: {"schema": _PROBLEM}}}
     for status, said in _MEANINGS.items()
 }
-_PLACES = "#/components/schemas/{model}"
 
 
 @cache
 def openapi() -> dict[str, Any]:
     """Describe the API."""
     known = commands.COMMANDS
-    asked: Any = [(kind, "validation", commands.adapter(kind)) for kind in known.values()]
-    told: Any = [
-        (kind, "serialization", commands.adapter(kind.answer))
-        for kind in known.values()
-        if kind.answer is not bytes
-    ]
-    schemas, shared = commands.schemas_of([*asked, *told], _PLACES)
+    read = [(kind, "validation", commands.adapter(kind)) for kind in known.values()]
+    told = [kind for kind in known.values() if kind.answer is not bytes]
+    sent = [(kind, "serialization", commands.adapter(kind.answer)) for kind in told]
+    schemas, shared = commands.schemas_of(read + sent, "#/components/schemas/{model}")
     paths = {
         f"/v1/holdouts/{{name}}/{word}": {"post": _operation(word, kind, schemas)}
         for word, kind in known.items()
@@ -380,7 +352,7 @@ def openapi() -> dict[str, Any]:
         "info": {
             "title": "ladderholdout",
             "version": metadata.version("ladderholdout"),
-            "summary": SUMMARY,
+            "summary": "Submit predictions for holdouts whose labels stay on this machine.",
         },
         "paths": {
             "/healthz": {"get": {"summary": "Health", "tags": ["server"], "responses": health}},

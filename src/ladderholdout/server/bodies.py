@@ -26,11 +26,9 @@ from ladderholdout.guard.open_ladder import OpenLadder
 from ladderholdout.guard.rows import NamedPredictions
 from ladderholdout.ledger.events import FAULTS
 from ladderholdout.metrics import ItemMetric
-from ladderholdout.remote.tables import Form as Wanted
-from ladderholdout.remote.tables import Table, cells_of, predictions_in, read_csv, table_of
+from ladderholdout.remote import tables
 from ladderholdout.remote.wire import ARROW, CSV, JSON, NPY
-from ladderholdout.vault.arrow import BATCH, DICTIONARY, SCHEMA, Damaged, messages
-from ladderholdout.vault.arrow import Table as ArrowTable
+from ladderholdout.vault import arrow
 
 if TYPE_CHECKING:
     import pyarrow
@@ -67,7 +65,7 @@ def command_in(
     kind: type[commands.Command[Any]],
     sent: Sent,
     space: Callable[[], Space],
-    wanted: Callable[[], Wanted],
+    wanted: Callable[[], tables.Form],
 ) -> Any:
     """Read a command.
 
@@ -120,7 +118,7 @@ def _not_read(kind: type[commands.Command[Any]]) -> InvalidArgument:
 
 
 def _table(
-    sent: Sent, space: Space, wanted: Callable[[], Wanted], ids: str | None
+    sent: Sent, space: Space, wanted: Callable[[], tables.Form], ids: str | None
 ) -> tuple[Any, Any]:
     """Read predictions, and the ids beside them in a table."""
     if sent.media == NPY:
@@ -129,10 +127,10 @@ def _table(
         raise InvalidArgument("Content-Type", f"{JSON}, {NPY}, {CSV} or {ARROW}", "another one")
     if sent.media == CSV:
         space.check_csv(sent.data)
-        table = read_csv(sent.data, "predictions")
+        table = tables.read_csv(sent.data, "predictions")
     else:
         table = table_in(sent.data, space)
-    return predictions_in(table, wanted(), ids), None
+    return tables.predictions_in(table, wanted(), ids), None
 
 
 def upload_media(data: bytes) -> str:
@@ -318,7 +316,7 @@ class Space:
             text = value.get("npy")
             # In base64: four characters for three bytes.
             if isinstance(text, str) and len(text) > self.largest * 4 // 3:
-                raise self._refused("more bytes")
+                raise self.refused("a body with more bytes")
             return self.check_array(commands.unpacked(value))
         if isinstance(value, list):
             return self.check_list(value)
@@ -341,13 +339,13 @@ class Space:
         of_names = 1 + self.marks
         # Beside its numbers each row may have a text that names it.
         if values > 4 * self.rows * (self.columns + 1) * of_names + _NOTES:
-            raise self._refused("more values")
+            raise self.refused("a body with more values")
         if lists > self.rows * of_names + _NOTES:
-            raise self._refused("more lists")
+            raise self.refused("a body with more lists")
         if data.count(b"\\") > self.rows * (2 * self.longest + 2) + _NOTES:
-            raise self._refused("more characters that are written as numbers")
+            raise self.refused("a body with more characters that are written as numbers")
         if large and data.count(b",") < self.rows - 1 and _LIST.search(data):
-            raise self._refused("fewer values")
+            raise self.refused("a body with fewer values")
 
     def check_batch(self, data: bytes, most: int) -> None:
         """Refuse JSON of more submissions, or of more values in any of them.
@@ -373,10 +371,10 @@ class Space:
         """Refuse CSV of more lines or cells than predictions have."""
         lines = max(data.count(b"\n"), data.count(b"\r"))
         if lines > 2 * (self.rows + 2) * (1 + self.marks):
-            raise self._refused("more lines")
+            raise self.refused("a body with more lines")
         cells = sum(data.count(mark) for mark in (b",", b";", b"\t"))
         if cells > (self.rows + 1) * (self.columns + 4) * (1 + self.marks):
-            raise self._refused("more cells")
+            raise self.refused("a body with more cells")
 
     def check_array(self, array: NDArray[Any]) -> NDArray[Any]:
         """Refuse an array of another shape; cut texts, as `cut` does."""
@@ -386,8 +384,7 @@ class Space:
             array.shape[:1] != (self.rows,)
             or not self.rows <= array.size <= self.rows * self.columns
         ):
-            shape = f"an array of shape {array.shape}"
-            raise InvalidSubmission("predictions", self._allowed(), shape)
+            raise self.refused(f"an array of shape {array.shape}")
         if array.dtype.kind == "U" and array.dtype.itemsize > 4 * (self.longest + 1):
             array = array.astype(f"U{self.longest + 1}")
         return array
@@ -395,7 +392,7 @@ class Space:
     def check_list(self, values: list[Any]) -> list[Any] | NDArray[Any]:
         """Refuse a list of another length or depth; return numbers in few bytes, and cut texts."""
         if len(values) != self.rows:
-            raise InvalidSubmission("predictions", self._allowed(), f"a list of {len(values)}")
+            raise self.refused(f"a list of {len(values)}")
         if self.items:
             # None is cut: another text would be judged than was sent.
             if any(not isinstance(text, str) or len(text) > self.longest for text in values):
@@ -403,7 +400,7 @@ class Space:
             return values
         inner = [value for row in values if isinstance(row, list) for value in row]
         if any(isinstance(value, list | dict) for value in inner):
-            raise InvalidSubmission("predictions", self._allowed(), "lists within lists")
+            raise self.refused("lists within lists")
         # Of texts NumPy would make an array before it could be seen how long they are.
         if set(map(type, [row for row in values if not isinstance(row, list)] + inner)) <= _NUMBERS:
             numbers = _array(values)
@@ -424,26 +421,19 @@ class Space:
     def check_rows(self, rows: int) -> None:
         """Refuse another number of rows."""
         if rows != self.rows:
-            raise InvalidSubmission("predictions", self._allowed(), f"a table of {rows} rows")
-
-    def check_columns(self, columns: int) -> None:
-        """Refuse more columns than there may be."""
-        if not 1 <= columns <= self.columns + 1:
-            width = f"a table of {columns} columns"
-            raise InvalidSubmission("predictions", self._allowed(), width)
-
-    def _allowed(self) -> str:
-        return f"one for each of the {self.rows} rows" + (
-            f", or up to {self.columns} columns" if self.columns > 1 else ""
-        )
+            raise self.refused(f"a table of {rows} rows")
 
     def _no_texts(self) -> InvalidSubmission:
         allowed = f"a list of texts of at most {self.longest} characters, one for each row"
         remedy = "Send an object as its JSON, which the judge reads."
         return InvalidSubmission("predictions", allowed, "something else", remedy)
 
-    def _refused(self, what: str) -> InvalidSubmission:
-        return InvalidSubmission("predictions", self._allowed(), f"a body with {what}")
+    def refused(self, came: str) -> InvalidSubmission:
+        """Return the error for other predictions than there is space for."""
+        allowed = f"one for each of the {self.rows} rows"
+        if self.columns > 1:
+            allowed += f", or up to {self.columns} columns"
+        return InvalidSubmission("predictions", allowed, came)
 
 
 def _array(values: list[Any]) -> NDArray[Any] | None:
@@ -477,7 +467,7 @@ _LABELS = 64  # notes on a schema or a column
 _FORMS = "an Arrow stream or file with columns of numbers or texts"
 
 
-def table_in(data: bytes, space: Space) -> Table:
+def table_in(data: bytes, space: Space) -> tables.Table:
     """Read a stream or a file.
 
     Parameters
@@ -504,11 +494,11 @@ def table_in(data: bytes, space: Space) -> Table:
             _check_views(column, len(view))
         table.validate(full=True)  # else a place outside of the body could be read
         space.check_rows(len(table))
-        return table_of(table, partial(_column_values, space=space))
+        return tables.table_of(table, partial(_column_values, space=space))
     except LadderHoldoutError:
         raise
     # Notes of pandas on an index are JSON, which may be of any form.
-    except (pyarrow.ArrowException, Damaged, struct.error, OSError, MemoryError, *FAULTS):
+    except (pyarrow.ArrowException, arrow.Damaged, struct.error, OSError, MemoryError, *FAULTS):
         raise commands.not_read("predictions", _FORMS) from None
 
 
@@ -556,7 +546,7 @@ def _column_values(column: pyarrow.ChunkedArray, space: Space) -> Sequence[Any]:
         return [space.cut(text.as_py(), _LONGEST) for chunk in column.chunks for text in chunk]
     if pyarrow.types.is_decimal(column.type):
         column = column.cast(pyarrow.float64())
-    return cells_of(column)
+    return tables.cells_of(column)
 
 
 # -- what messages state ------------------------------------------------------------------
@@ -569,19 +559,19 @@ def _check_stream(view: memoryview, space: Space) -> None:
     space_for = 2**16 + space.rows * (space.columns + 1) * (_WIDEST + 4 * (space.longest + 1))
     longest = _DESCRIPTION + _OF_A_COLUMN * space.columns
     most = _MESSAGES + space.rows // _ROWS_OF_ONE
-    for number, message in enumerate(messages(view, longest)):
-        if message.kind == SCHEMA:
+    for number, message in enumerate(arrow.messages(view, longest)):
+        if message.kind == arrow.SCHEMA:
             _check_schema(message.header, space)
             continue
-        if message.kind not in (BATCH, DICTIONARY) or number > most:
+        if message.kind not in (arrow.BATCH, arrow.DICTIONARY) or number > most:
             raise commands.not_read("predictions", _FORMS)
         # A dictionary that grows would be kept once for each batch between.
-        if message.kind == DICTIONARY and message.header.number(2, "<B"):
+        if message.kind == arrow.DICTIONARY and message.header.number(2, "<B"):
             raise commands.not_read("predictions", _FORMS)
         batch = message.batch()
         made += _inflated(batch, message.body, 4 * (space.columns + 2))
         length = max(batch.number(0, "<q"), 0)
-        if message.kind == BATCH:
+        if message.kind == arrow.BATCH:
             rows += length
         else:
             named += length
@@ -593,17 +583,18 @@ def _check_stream(view: memoryview, space: Space) -> None:
             )
 
 
-def _check_schema(schema: ArrowTable, space: Space) -> None:
+def _check_schema(schema: arrow.Table, space: Space) -> None:
     """Refuse columns that are no numbers or texts, before any is made."""
-    space.check_columns(schema.count(1))
     fields = list(schema.tables(1))
+    if not 1 <= len(fields) <= space.columns + 1:
+        raise space.refused(f"a table of {len(fields)} columns")
     simple = all(each.number(2, "<B") in _SIMPLE and not each.count(5) for each in fields)
     notes = (schema.count(2), *(each.count(6) for each in fields))
     if not simple or any(count > _LABELS for count in notes):
         raise commands.not_read("predictions", _FORMS)
 
 
-def _inflated(batch: ArrowTable, body: memoryview, most: int) -> int:
+def _inflated(batch: arrow.Table, body: memoryview, most: int) -> int:
     """Return how many bytes the compressed parts of a batch state to become."""
     if not batch.has(3):
         return 0

@@ -28,9 +28,7 @@ from ladderholdout.pictures import number
 from ladderholdout.server import accounts as of_accounts
 from ladderholdout.server import bodies
 from ladderholdout.server.answers import Refusal, Refusals, of_forms, read_body, refused
-from ladderholdout.server.bodies import Space
-from ladderholdout.server.sessions import LIFE, Gate, Session
-from ladderholdout.server.views import REPORT, NotThere, Person, View
+from ladderholdout.server.views import LIFE, REPORT, Gate, NotThere, Person, Session, View
 
 with needed("A page of the server", extra="server"):
     from fastapi import FastAPI, HTTPException, Request, Response
@@ -96,14 +94,13 @@ class Pages:
 
     def keep(self, response: Response, session: Session, request: Request) -> Response:
         """Set the cookie of a session."""
-        secure = request.url.scheme == "https"
         response.set_cookie(
             self.gate.cookie,
             session.cookie,
             max_age=LIFE,
             httponly=True,
             samesite="strict",
-            secure=secure,
+            secure=request.url.scheme == "https",
         )
         return response
 
@@ -407,7 +404,7 @@ def add_pages(app: FastAPI, gate: Gate, most: int, refusals: Refusals) -> Pages:
         return visit.view.execute(commands.Withdraw(submission=number, reason=reason))
 
     def largest(visit: Visit) -> int:
-        return Space.of(visit.view.ladder).largest + bodies.MOST_OF_A_FORM
+        return bodies.Space.of(visit.view.ladder).largest + bodies.MOST_OF_A_FORM
 
     @form("submissions", None, submitted, holdout, largest=largest)
     def submit(visit: Visit) -> Any:
@@ -475,7 +472,7 @@ def _asked(view: View, kind: type[commands.Command[Any]], form: bodies.Form) -> 
     if ids := form.fields.get("ids", "").strip():
         stated["ids"] = ids
     sent = bodies.Sent(form.file, bodies.upload_media(form.file), stated)
-    return bodies.command_in(kind, sent, lambda: Space.of(view.ladder), view.wanted)
+    return bodies.command_in(kind, sent, lambda: bodies.Space.of(view.ladder), view.wanted)
 
 
 def _executed(visit: Visit, kind: type[commands.Command[Any]]) -> Any:

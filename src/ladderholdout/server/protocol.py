@@ -85,7 +85,7 @@ class Prompt(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
             f"HTTP/1.1 {int(status)} {status.phrase}\r\ncontent-type: {PROBLEM}\r\n"
             f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
         )
-        LOG.info(json.dumps({"error": "headers that are too long", "status": int(status)}))
+        LOG.info({"error": "headers that are too long", "status": int(status)})
         if self.cycle is None or self.cycle.response_complete:  # else it would be in another answer
             self.transport.write(head.encode() + body)
         self._dropped = 1

@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 
 from ladderholdout import leaderboard
-from ladderholdout.guard import certificate, certify, commands, open_ladder, views, withdrawal
+from ladderholdout.guard import certificate, certify, commands, open_ladder, views
 from ladderholdout.guard.open_ladder import STATED_BY, TRAINING_ROWS
 from ladderholdout.leaderboard.commands import ClosedRound, OpenRound
-from ladderholdout.ledger.fold import Overlap
 from ladderholdout.server import accounts
 
 # Answers that name nobody but their account, or what its role is there for.
@@ -30,7 +29,7 @@ AS_THEY_ARE = (
     views.Decision,
     views.Release,
     open_ladder.State,
-    withdrawal.Withdrawn,
+    commands.Withdrawn,
     leaderboard.Collected,
     leaderboard.Finals,
     leaderboard.Standings,
@@ -91,15 +90,18 @@ class Reader:
         return answer
 
     def _status(self, status: views.Status) -> views.Status:
-        ladders, reader = status.ladders, None
-        if self.role == "analyst":
-            ladders, reader = ((status.account, status.ladder, status.submissions),), self.name
+        ladders, noted = status.ladders, status.overlaps
+        noted = tuple(seen for seen in noted if seen.source.startswith(TRAINING_ROWS))
+        if self.role == "analyst":  # who sees no note of another one
+            ladders = ((status.account, status.ladder, status.submissions),)
+            own = (TRAINING_ROWS, training_source(self.name))
+            noted = tuple(seen for seen in noted if seen.source in own)
         return replace(
             status,
             ledger="",
             ladders=ladders,
             sharing=(),
-            overlaps=of_training(status.overlaps, reader),
+            overlaps=noted,
             certificate=self.shown(status.certificate),
             estimate=self.shown(status.estimate),
         )
@@ -113,10 +115,3 @@ class Reader:
 def training_source(holder: str) -> str:
     """Return the source of an account's note that rows of the holdout are its training rows."""
     return TRAINING_ROWS + STATED_BY + holder
-
-
-def of_training(overlaps: Sequence[Overlap], reader: str | None) -> tuple[Overlap, ...]:
-    """Return what was noted of training rows; an analyst sees no note of another one."""
-    own = training_source(reader or "")
-    known = (seen for seen in overlaps if seen.source.startswith(TRAINING_ROWS))
-    return tuple(seen for seen in known if reader is None or seen.source in (TRAINING_ROWS, own))

@@ -19,17 +19,11 @@ from ladderholdout.server.settings import STARTED_WITH, ServerSettings
 _LOGGING: dict[str, Any] = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {
-        "lines": {"format": '{"time":"%(asctime)s","level":"%(levelname)s","event":%(message)s}'},
-        "texts": {"()": "ladderholdout.server.running.Quoted"},
-    },
-    "handlers": {
-        "lines": {"class": "logging.StreamHandler", "formatter": "lines"},
-        "texts": {"class": "logging.StreamHandler", "formatter": "texts"},
-    },
+    "formatters": {"lines": {"()": "ladderholdout.server.running.Lines"}},
+    "handlers": {"lines": {"class": "logging.StreamHandler", "formatter": "lines"}},
     "loggers": {
-        "ladderholdout.server": {"handlers": ["lines"], "level": "INFO", "propagate": False},
-        "uvicorn": {"handlers": ["texts"], "level": "INFO", "propagate": False},
+        name: {"handlers": ["lines"], "level": "INFO", "propagate": False}
+        for name in ("ladderholdout.server", "uvicorn")
     },
 }
 # Seconds that requests under way may take when the server is stopped.
@@ -44,8 +38,8 @@ _CONNECTIONS: dict[str, Any] = {
 }
 
 
-class Quoted(logging.Formatter):
-    """Formats a message of uvicorn as a line of JSON, without tracebacks."""
+class Lines(logging.Formatter):
+    """Formats a message, ours as its parts and uvicorn's as text, in JSON without tracebacks."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
@@ -53,7 +47,7 @@ class Quoted(logging.Formatter):
         line = {
             "time": self.formatTime(record),
             "level": record.levelname,
-            "event": record.getMessage(),
+            "event": record.msg if isinstance(record.msg, dict) else record.getMessage(),
         }
         return json.dumps(line if kind is None else line | {"error": kind.__name__})
 

@@ -1,10 +1,17 @@
-"""`View`: a ladder of a holdout as somebody may use it, and who gets a view on which ladder."""
+"""`View`: a ladder of a holdout as somebody may use it; who gets which; sessions in cookies."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import hmac
+import re
+import secrets
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import cached_property, partial
 from typing import Any, TypeAlias
 
@@ -16,14 +23,14 @@ from ladderholdout.guard.ladder import LocalLadder
 from ladderholdout.guard.on_record import known_certificate
 from ladderholdout.guard.open_ladder import DESCRIBED, STATED_BY
 from ladderholdout.guard.opening import find_ladder
-from ladderholdout.guard.registering import by_first_order, reopen_ladder
-from ladderholdout.guard.settings import HoldoutSettings
 from ladderholdout.holdout import LadderHoldout
 from ladderholdout.leaderboard import Leaderboard
 from ladderholdout.leaderboard import commands as boards
 from ladderholdout.leaderboard.standings import BOARD, start, team_ladder
 from ladderholdout.ledger import Ledger, shown
 from ladderholdout.ledger.fold import LadderRecord
+from ladderholdout.ledger.log import now
+from ladderholdout.ledger.place import Access
 from ladderholdout.ledger.rules import rule_shown
 from ladderholdout.ledger.transaction import Transaction
 from ladderholdout.remote.tables import Form
@@ -114,16 +121,15 @@ class View:
             names = [stated.name for stated in known if stated.account == BOARD]
             if self.account is None:
                 names = [name for name in names if name == ladder.settings.name]
-            return names[0] if names else None
+            return next(iter(names), None)
 
         return self.ladder.read(find)
 
     @cached_property
     def by_rounds(self) -> bool:
         """Whether the account submits to a leaderboard that answers by rounds."""
-        if self.board is None or self.ladder.facts.ladder != self.board:
-            return False
-        return self._open_board().by_rounds
+        own = self.board is not None and self.ladder.facts.ladder == self.board
+        return own and self._open_board().by_rounds
 
     @cached_property
     def may(self) -> frozenset[str]:
@@ -225,8 +231,11 @@ class View:
         """Return what may be seen of an answer; rows have no labels, and name nobody."""
         if self.account is None or isinstance(command, commands.Rows):
             return answer
-        others = partial(self.ladder.read, _names_of_others)
-        return Reader(self.role, self.holder, others).shown(answer)
+
+        def others(tx: Transaction, ladder: LadderRecord) -> tuple[str, ...]:
+            return tuple(other.name for other, _ in tx.sharing(ladder.holdout_id))
+
+        return Reader(self.role, self.holder, partial(self.ladder.read, others)).shown(answer)
 
     def _signed(self, by: str) -> str:
         """Return a note as its account's; refuse one more than an account may leave."""
@@ -296,10 +305,6 @@ def _features(X: Any) -> dict[str, Any]:
     shape = getattr(X, "shape", None)
     kind = {"kind": type(X).__name__, "dtype": str(getattr(X, "dtype", "object"))}
     return kind | {"shape": [len(X)] if shape is None else [int(size) for size in shape]}
-
-
-def _names_of_others(tx: Transaction, ladder: LadderRecord) -> tuple[str, ...]:
-    return tuple(other.name for other in tx.sharing(ladder.holdout_id))
 
 
 # -- the accounts of a server -----------------------------------------------------------
@@ -451,17 +456,178 @@ class LedgerOwner:
         raise NotThere
 
     def _view(self, name: str, account: str, ladder: str) -> View:
-        stated = HoldoutSettings(
-            name=name, account=account, ladder=ladder, overlap="ignore", ledger=self.url
-        )
-
-        def reopened() -> LocalLadder:
-            known = reopen_ladder(stated)
-            by_first_order(known)
-            return known
-
-        return View(self.url, name, {"account": account, "ladder": ladder}, reopened)
+        opened = partial(accounts.reopened, self.url, name, account, ladder)
+        return View(self.url, name, {"account": account, "ladder": ladder}, opened)
 
 
 Person: TypeAlias = AccountHolder | LedgerOwner
 """Somebody who uses the pages."""
+
+
+# -- sessions ---------------------------------------------------------------------------
+# The cookie of a server names accounts, and has the token of each, masked by HMAC-SHA-512 of a
+# random name of the session under the hash of the token, which the ledger alone holds. So the
+# cookie without the ledger shows no token, the ledger without the cookie makes no session, and a
+# token that is revoked or rotated ends its sessions at once, in every process. Nothing is stored
+# for a session but that somebody ended it.
+
+LIFE = 12 * 60 * 60
+"""Seconds that a session lasts."""
+
+_MOST_ACCOUNTS = 16
+_NAME = re.compile(r"[A-Za-z0-9_-]{22}")
+_ENTRY = re.compile(r"([0-9a-f]{16})\.(\d{1,12})\.([A-Za-z0-9_-]{84})")
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A visit to the pages.
+
+    Attributes
+    ----------
+    cookie : str
+        By which the visitor is known again; drawn anew when somebody signs in.
+    person : Person or None
+        None where nobody has signed in.
+    """
+
+    cookie: str
+    person: Person | None = None
+
+    @property
+    def form_token(self) -> str:
+        """What each form of this session has, and no page of another site can know."""
+        return hmac.digest(self.cookie.encode(), b"form", "sha256").hex()
+
+    def takes(self, form_token: str) -> bool:
+        """Return whether a form is of this session."""
+        return hmac.compare_digest(self.form_token.encode(), form_token.encode())
+
+
+class AccountGate:
+    """Lets in whoever has a token of a server, and knows people again by a cookie.
+
+    Parameters
+    ----------
+    served : Served
+
+    Attributes
+    ----------
+    cookie : str
+        The name of the cookie.
+    port : None
+        The pages are not those for one person on 127.0.0.1.
+    """
+
+    cookie, port = "ladderholdout", None
+
+    def __init__(self, served: Served) -> None:
+        self._served, self._ledger = served, Ledger(served.url)
+
+    def read(self, cookie: str) -> Session:
+        """Return the session of a cookie, with those of its accounts that are valid now."""
+        if not _NAME.fullmatch(cookie.partition("~")[0]):
+            return Session(_drawn())
+        held = [account for account, _, _ in self._held(cookie)]
+        return Session(cookie, AccountHolder(self._served, held) if held else None)
+
+    def enter(self, cookie: str, token: str) -> Session | None:
+        """Add the account of a token to a session, in place of one on the same holdout."""
+        account = self._served.holder(token)
+        if account is None:
+            return None
+        before = list(self._held(cookie))
+        if before:
+            self.leave(cookie)
+        kept = [entry for entry in before if entry[0].holdout_id != account.holdout_id]
+        held = [*kept, (account, int(time.time()), token)][-_MOST_ACCOUNTS:]
+        name = _drawn()
+        entries = [
+            (owner, since, base64.urlsafe_b64encode(_masked(name, owner, since, text.encode())))
+            for owner, since, text in held
+        ]
+        texts = [f"{owner.token_key}.{since}.{masked.decode()}" for owner, since, masked in entries]
+        return self.read("~".join([name, *texts]))
+
+    def leave(self, cookie: str) -> None:
+        """End the session of a cookie in the ledger, for every process that reads it."""
+        digest, until = _digest(cookie), now() + timedelta(seconds=LIFE)
+        self._ledger.transact(lambda tx: tx.end_session(digest, until))
+
+    def _held(self, cookie: str) -> Iterator[tuple[AccountRecord, int, str]]:
+        """Yield the accounts of a cookie that are valid, since when, and their tokens."""
+        name, *texts = cookie.split("~")[: 1 + _MOST_ACCOUNTS]
+        parts = [match.groups() for match in map(_ENTRY.fullmatch, texts) if match is not None]
+        entries = {account: (int(since), masked) for account, since, masked in parts}
+        fresh = {key: entry for key, entry in entries.items() if 0 <= time.time() - entry[0] < LIFE}
+        if not fresh:
+            return
+        digest = _digest(cookie)
+
+        def valid(tx: Transaction) -> tuple[AccountRecord, ...]:
+            if tx.has_ended(digest):
+                return ()
+            found = (accounts.by_key(tx, key) for key in fresh)
+            return tuple(account for account in found if account is not None)
+
+        for account in self._ledger.transact(valid, Access.READ):
+            since, masked = fresh[account.token_key]
+            token = _masked(name, account, since, base64.urlsafe_b64decode(masked))
+            if accounts.is_token_of(account, token.decode("latin-1")):
+                yield account, since, token.decode("latin-1")
+
+
+def _drawn() -> str:
+    """Draw the name of a session."""
+    return secrets.token_urlsafe(16)
+
+
+def _digest(cookie: str) -> str:
+    """Return the digest by which the ledger knows a session; nobody makes a cookie from it."""
+    return hashlib.sha256(cookie.partition("~")[0].encode()).hexdigest()
+
+
+def _masked(name: str, account: AccountRecord, since: int, token: bytes) -> bytes:
+    """Mask a token, or show a masked one: a token has 63 bytes, and the mask 64."""
+    key, text = bytes.fromhex(account.token_hash), f"{name} {account.token_key} {since}".encode()
+    mask = hmac.digest(key, text, "sha512")
+    return bytes(byte ^ hidden for byte, hidden in zip(token, mask, strict=False))
+
+
+class LocalGate:
+    """Lets in one person, once, who has the token that was printed on this machine.
+
+    Parameters
+    ----------
+    url : str
+        Of the ledger.
+    port : int
+    token : str
+    """
+
+    def __init__(self, url: str, port: int, token: str) -> None:
+        # Cookies are of a host, whatever the port: several of these pages may be open.
+        self.cookie, self.port = f"ladderholdout-{port}", port
+        self._owner, self._token, self._known = LedgerOwner(url), token, ""
+        self._lock = threading.Lock()
+
+    def read(self, cookie: str) -> Session:
+        """Return the owner's session, or one of nobody."""
+        known = self._known and hmac.compare_digest(cookie.encode(), self._known.encode())
+        return Session(cookie, self._owner) if known else Session(_drawn())
+
+    def enter(self, cookie: str, token: str) -> Session | None:
+        """Take the token, the first time that it is shown."""
+        with self._lock:
+            if self._known or not hmac.compare_digest(token.encode(), self._token.encode()):
+                return None
+            self._known = _drawn()
+        return Session(self._known, self._owner)
+
+    def leave(self, cookie: str) -> None:
+        """End the session; the address that was printed has let somebody in, and lets in nobody."""
+        self._known = _drawn()
+
+
+Gate: TypeAlias = AccountGate | LocalGate
+"""Lets people in to the pages."""

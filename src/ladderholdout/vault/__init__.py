@@ -25,12 +25,12 @@ from numpy.typing import NDArray
 
 from ladderholdout import process
 from ladderholdout.arguments import as_given
-from ladderholdout.errors import InvalidArgument, VaultError
+from ladderholdout.errors import InvalidArgument, LadderHoldoutError, VaultError
+from ladderholdout.extras import needed
 from ladderholdout.identity import hashing
 from ladderholdout.metrics.arrays import index_of, indexed
-from ladderholdout.vault import remote, values
+from ladderholdout.vault import values
 from ladderholdout.vault.arrow import Damaged, NotData
-from ladderholdout.vault.remote import is_url
 
 PLACE = "LADDERHOLDOUT_VAULT"
 """Environment variable: the folder or URL where a process finds the vaults, by their names."""
@@ -42,6 +42,12 @@ _REMEDY = "Open the holdout once with its rows, LadderHoldout(X, y, ...): that w
 _DATA = "an array, a list, a sparse matrix or a DataFrame of numbers, texts and dates"
 _CONVERTED = "with numpy.asarray or astype(object), its columns with astype(str)"
 _SUFFIX = ".vault"
+# What holds files as they are. fsspec knows more, and a ledger may name any: filesystems that
+# are made of other files (chained by "::", zip, reference) have run commands in such a file.
+_KNOWN = {
+    *("abfs", "abfss", "adl", "az", "file", "ftp", "gcs", "gs", "hdfs", "hf", "http", "https"),
+    *("memory", "oci", "oss", "s3", "s3a", "sftp", "smb", "ssh", "webdav", "webdavs", "webhdfs"),
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -73,6 +79,17 @@ class Rows:
 
     def __repr__(self) -> str:
         return f"Rows(n={len(self.y)})"
+
+
+def is_url(place: object) -> bool:
+    """Return whether a place is a URL and no path.
+
+    Examples
+    --------
+    >>> is_url("s3://bucket/vault"), is_url("/data/vault")
+    (True, False)
+    """
+    return isinstance(place, str) and "://" in place
 
 
 def folder_of(path: str) -> Place:
@@ -124,7 +141,7 @@ def write(folder: Place, stem: str, rows: Rows) -> tuple[Place, str]:
     packed = _packed(X=rows.X, y=rows.y, sample_weight=rows.sample_weight)
     if isinstance(folder, str):
         place = f"{folder}/{stem}{_SUFFIX}"
-        with remote.opened(place, "wb") as file:
+        with _behind(place, "written") as (system, inside), system.open(inside, "wb") as file:
             return place, packed.write(file)
     path = folder / f"{stem}{_SUFFIX}"
     try:
@@ -211,8 +228,12 @@ def features_from_bytes(data: bytes) -> Any:
 
 
 def shown(path: Place) -> str:
-    """Return the place of a vault as it may be printed: whoever wrote the ledger chose it."""
-    return remote.shown(str(path)) if is_url(path) else str(path)
+    """Return the place of a vault as it may be printed: a URL without a user, password or key."""
+    if not is_url(path):
+        return str(path)
+    scheme, _, rest = str(path).partition("://")
+    host, slash, inside = rest.partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{inside.partition('?')[0]}"
 
 
 @contextmanager
@@ -281,9 +302,15 @@ def remove(path: str) -> None:
     VaultError
         It is there and stays.
     """
+    if not path.endswith(_SUFFIX):
+        return
+    if is_url(path):
+        with _behind(path, "removed") as (system, inside):
+            if system.exists(inside):
+                system.rm_file(inside)
+        return
     try:
-        if path.endswith(_SUFFIX):
-            remote.remove(path) if is_url(path) else Path(path).unlink(missing_ok=True)
+        Path(path).unlink(missing_ok=True)
     except (OSError, ValueError) as fault:
         remedy = f"cannot be removed: {_why(fault)}. Remove it by hand."
         raise VaultError(f"The former vault {path} {remedy}") from None
@@ -292,7 +319,11 @@ def remove(path: str) -> None:
 def _checked(path: Place, digest: str) -> io.BytesIO:
     """Return the very bytes that were checked: the file may change after this."""
     place = _place(path)
-    file = remote.read(place) if isinstance(place, str) else _local(place)
+    if isinstance(place, str):
+        with _behind(place, "read") as (system, inside):
+            file = io.BytesIO(system.cat_file(inside))
+    else:
+        file = _local(place)
     if hashlib.sha256(file.getbuffer()).hexdigest() != digest:
         raise _fault(place, "is not the file that was written")
     if file.getbuffer()[: len(values.MAGIC)] != values.MAGIC:
@@ -331,6 +362,29 @@ def _local(path: Path) -> io.BytesIO:
         raise _fault(path, f"cannot be read: {_why(error)}") from None
     except MemoryError:
         raise VaultError(f"The vault {path} is larger than the free memory.") from None
+
+
+@contextmanager
+def _behind(url: str, what: str) -> Iterator[tuple[Any, str]]:
+    """Yield the filesystem of a URL and the place in it; report whatever fails there.
+
+    It is opened by fsspec, which is imported when there is a URL.
+    """
+    scheme, vault = url.partition("://")[0], f"The vault {shown(url)}"
+    if scheme not in _KNOWN or "::" in url:
+        kinds = f"{', '.join(sorted(_KNOWN))}, none of them chained with '::'."
+        raise VaultError(f"{vault} has a URL of a kind that is not opened. Known are {kinds}")
+    try:
+        with needed(f"{vault} has a URL, which", VaultError):
+            from fsspec.core import url_to_fs
+        yield url_to_fs(url, **({"auto_mkdir": True} if scheme == "file" else {}))
+    except LadderHoldoutError:
+        raise
+    except Exception as error:  # of whatever service, with anything in its text
+        raise VaultError(
+            f"{vault} cannot be {what} ({type(error).__name__}). Check the URL and what it asks "
+            "for, or name another place with LADDERHOLDOUT_VAULT."
+        ) from None
 
 
 def _fault(path: Place, what: str, remedy: str = _REMEDY) -> VaultError:

@@ -60,10 +60,15 @@ def stream_of(table: Any) -> NDArray[Any]:
         if not _TYPE.fullmatch(str(column.type)):
             where = f" in the column {as_given(column.name)}" if column.name else ""
             raise NotData(f" of dtype {column.type}{where}")
+    return np.frombuffer(written(table), dtype="<u8")
+
+
+def written(table: Any) -> Any:
+    """Return the buffer of a table that is written as a stream, whatever its columns are."""
     sink = package().BufferOutputStream()
     with package().ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
-    return np.frombuffer(sink.getvalue(), dtype="<u8")
+    return sink.getvalue()
 
 
 def table_of(stream: NDArray[Any]) -> Any:

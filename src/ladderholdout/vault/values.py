@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from ladderholdout.arguments import as_given
 from ladderholdout.extras import needed
 from ladderholdout.vault import arrow
-from ladderholdout.vault.arrow import Damaged, NotData
 
 MAGIC = b"\x93NUMPY\x01\x00"
 """The first bytes of a file."""
@@ -99,15 +98,15 @@ class Packed:
         name = f"{kind.__module__.partition('.')[0]}.{kind.__name__}"
         if name not in KINDS:
             kept = hasattr(value, "dtype") and not isinstance(value, np.generic)
-            raise NotData(
+            raise arrow.NotData(
                 f" of dtype {value.dtype}" if kept else f" with cells of type {kind.__name__}"
             )
         node = {"is": name}
         for key, part in KINDS[name][0](value).items():
             try:
                 node[key] = self._apart(part)
-            except NotData as fault:
-                raise NotData(f"{fault}{_where(value, key)}") from None
+            except arrow.NotData as fault:
+                raise arrow.NotData(f"{fault}{_where(value, key)}") from None
         return node
 
     def _array(self, array: NDArray[Any]) -> Any:
@@ -116,7 +115,7 @@ class Packed:
             cells = self._apart(array.ravel().tolist())
             return {"is": "objects", "shape": array.shape, "cells": cells}
         if kind not in _PLAIN:
-            raise NotData(f" of dtype {array.dtype.name}")
+            raise arrow.NotData(f" of dtype {array.dtype.name}")
         self._arrays.append(array if array.dtype.itemsize else array.astype(f"{kind}1"))
         return {"is": "array", "at": len(self._arrays) - 1}
 
@@ -166,7 +165,7 @@ class Source:
         if "shape" in node:
             self._most -= abs(node["shape"][0])
             if self._most < 0:
-                raise Damaged
+                raise arrow.Damaged
         parts = {name: self.value(part) for name, part in node.items() if name != "is"}
         return _objects(**parts) if node["is"] == "objects" else KINDS[node["is"]][1](**parts)
 
@@ -175,19 +174,19 @@ def _array_at(data: NDArray[np.uint8], place: int) -> tuple[NDArray[Any], int]:
     """Return the array that begins at a place, and where it ends."""
     header = io.BytesIO(data[place : place + _HEADER].tobytes())
     if np.lib.format.read_magic(header) != (1, 0):
-        raise Damaged
+        raise arrow.Damaged
     shape, turned, dtype = np.lib.format.read_array_header_1_0(header)
     place += header.tell()
     size = math.prod(shape) * dtype.itemsize
     if dtype.kind not in _PLAIN or dtype.subdtype or not 0 <= size <= len(data) - place:
-        raise Damaged
+        raise arrow.Damaged
     values = data[place : place + size]
     # What no array of Python's own holds would end some later step in an error of its own.
     if dtype.kind == "b" and size and values.max() > 1:
-        raise Damaged
+        raise arrow.Damaged
     number = np.dtype("u4").newbyteorder(dtype.byteorder)
     if dtype.kind == "U" and size and values.view(number).max() > _LAST_CHARACTER:
-        raise Damaged
+        raise arrow.Damaged
     flat = values.view(dtype)
     return flat.reshape(shape[::-1]).T if turned else flat.reshape(shape), place + size
 
@@ -319,14 +318,14 @@ def _text_parts(values: Any) -> dict[str, Any]:
     # The text of a dtype of text is the same for both ways in which it is stored.
     name = f"string[{values.dtype.storage}]" if name == "string" else name
     if name not in _TEXTS or _pandas().api.types.pandas_dtype(name) != values.dtype:
-        raise NotData(f" of dtype {values.dtype!r}")
+        raise arrow.NotData(f" of dtype {values.dtype!r}")
     cells: Any = np.where(values.isna(), None, values.astype(object))
     return {"cells": cells.tolist(), "dtype": name}
 
 
 def _text(cells: list[Any], dtype: str) -> Any:
     if dtype not in _TEXTS:
-        raise Damaged
+        raise arrow.Damaged
     if "pyarrow" in dtype:
         arrow.package()
     return _pandas().array(cells, dtype=dtype)
@@ -335,13 +334,13 @@ def _text(cells: list[Any], dtype: str) -> Any:
 def _zoned_parts(values: Any) -> dict[str, Any]:
     zone = str(values.tz)
     if not _ZONE.fullmatch(zone) or _pandas().DatetimeTZDtype(values.unit, zone) != values.dtype:
-        raise NotData(f" of dtype {values.dtype}")
+        raise arrow.NotData(f" of dtype {values.dtype}")
     return {"utc": values.tz_convert(None).to_numpy(), "zone": zone}
 
 
 def _zoned(utc: Any, zone: str) -> Any:
     if not _ZONE.fullmatch(zone):
-        raise Damaged
+        raise arrow.Damaged
     return _pandas().DatetimeIndex(utc).tz_localize("UTC").tz_convert(zone).array
 
 
@@ -371,7 +370,7 @@ def _polars_parts(value: Any) -> dict[str, Any]:
     frame = _polars().DataFrame(value)
     for column in frame:
         if column.dtype.base_type() == _polars().Object:
-            raise NotData(f" of dtype Object in the column {as_given(column.name)}")
+            raise arrow.NotData(f" of dtype Object in the column {as_given(column.name)}")
     stream = io.BytesIO()
     frame.write_ipc_stream(stream)
     return {"stream": np.frombuffer(stream.getbuffer(), dtype="<u8")}
@@ -381,9 +380,9 @@ def _polars_frame(stream: Any) -> Any:
     try:
         frame = _polars().read_ipc_stream(io.BytesIO(arrow.checked(stream).tobytes()))
     except _polars().exceptions.PanicException:  # not derived from Exception
-        raise Damaged from None
+        raise arrow.Damaged from None
     if _polars().Object in frame.dtypes:
-        raise Damaged
+        raise arrow.Damaged
     return frame
 
 

@@ -16,7 +16,7 @@ from ladderholdout.arguments import as_given, function, whole, whole_or_auto
 from ladderholdout.errors import InvalidArgument, LadderHoldoutWarning, NotIncumbentWarning, warn
 from ladderholdout.guard import commands
 from ladderholdout.guard.batches import Finalist, held_by, ranked
-from ladderholdout.guard.open_ladder import HasLadder, OpenLadder, ladder_of
+from ladderholdout.guard.open_ladder import HasLadder, OpenLadder, announced, ladder_of
 from ladderholdout.guard.record_views import smallest_step
 from ladderholdout.guard.seen import new_batch, note_shown
 from ladderholdout.guard.settings import parted
@@ -210,9 +210,8 @@ def finalists(
         for trial, candidate in zip(chosen, candidates, strict=True)
     ]
     releases = []
-    for trial, release in zip(
-        chosen, ladder.submit_batch(batch, predictions, origins), strict=True
-    ):
+    answers = ladder.submit_all(predictions, announced(batch, origins))
+    for trial, release in zip(chosen, answers, strict=True):
         _keep_number(study, trial, ladder, release)
         releases.append(release)
     _, held = held_by(ladder, releases)
