@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partialmethod
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from optuna.samplers import NSGAIISampler, TPESampler
 from optuna.storages import RDBStorage
 from sklearn.datasets import load_breast_cancer
 from sklearn.model_selection import train_test_split
@@ -21,6 +18,7 @@ from sklearn.model_selection import train_test_split
 from ladderholdout import LadderHoldout
 from ladderholdout.mechanisms import FullDisclosure
 from tests.support.fixed_secrets import secrets_of
+from tests.support.seeded import same_draws
 
 if TYPE_CHECKING:
     from tests.support.postgres import Server
@@ -60,16 +58,9 @@ def module_seeded(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def seeded(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The same secrets, searches and studies in each run: a test fails for a reason or not at all.
-
-    Two samplers are what Optuna takes where a study names none.
-    """
-    random.seed(0)
-    np.random.seed(0)
-    for sampler in (TPESampler, NSGAIISampler):
-        monkeypatch.setattr(sampler, "__init__", partialmethod(sampler.__init__, seed=0))
-    with secrets_of(request.node.nodeid):
+def seeded(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The same secrets, searches and studies in each run."""
+    with same_draws(request.node.nodeid):
         yield
 
 

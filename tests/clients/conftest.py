@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import random
 from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
-from tests.support.fixed_secrets import secrets_of
+from tests.support.seeded import same_draws
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
@@ -36,9 +34,7 @@ def default_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(autouse=True)
 def seeded(request: pytest.FixtureRequest) -> Iterator[None]:
     """The same secrets and searches in each run: some searchers take no seed."""
-    random.seed(0)
-    np.random.seed(0)
-    with secrets_of(request.node.nodeid):
+    with same_draws(request.node.nodeid):
         yield
 
 

@@ -212,12 +212,7 @@ def _matched(
     if FEW * np.count_nonzero(differing if earlier is None else differing | earlier) > len(given):
         # Labels of something else, it may be: another holdout, that overlaps with this one.
         return None
-    weights = known.weight_digests
-    if of_weights is None or weights is None:
-        weigh_alike = of_weights is weights
-    else:
-        weigh_alike = np.array_equal(of_weights[back], weights)
-    if not weigh_alike:
+    if not guard_rows.weigh_alike(known.weight_digests, of_weights, back):
         raise errors.HoldoutConflict(
             f"These are rows of {record.name!r} with other weights than they were registered "
             "with. The weights belong to the holdout: give sample_weight= as it was then, or "

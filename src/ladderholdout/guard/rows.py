@@ -293,9 +293,10 @@ class Kept:
         hashes, digests = hashing.row_hashes(rows.X), digests_of(self.record.secret, rows)
         if hashing.fingerprint(hashes) == self.view.fingerprint:
             to = self.found(hashes, digests)
-            known = self.known.label_digests, self.known.weight_digests
-            if np.array_equal(_pairs(*digests), _pairs(*known)[to]):
-                return matching.inverse(self.known.places[to])
+            (of_labels, of_weights), known = digests, self.known
+            alike = np.array_equal(of_labels, known.label_digests[to])
+            if alike and weigh_alike(of_weights, known.weight_digests, to):
+                return matching.inverse(known.places[to])
         raise errors.HoldoutConflict(
             f"The given rows are not those of {self.record.name!r} with the labels and "
             "weights on record. Was the ledger replaced? Open it again with its rows, "
@@ -466,6 +467,13 @@ def digests_of(secret: bytes, rows: Rows) -> tuple[UInt64Array, UInt64Array | No
         hashes = hashing.row_hashes(weights, "sample_weight")
         of_weights = labels.label_digests(secret, hashes)
     return labels.label_digests(secret, hashing.row_hashes(rows.y, "y")), of_weights
+
+
+def weigh_alike(these: UInt64Array | None, others: UInt64Array | None, order: IntArray) -> bool:
+    """Return whether digests of weights are others in an order; None is of weights of one."""
+    if these is None or others is None:
+        return these is others
+    return np.array_equal(these, others[order])
 
 
 def _pairs(of_labels: UInt64Array, of_weights: UInt64Array | None) -> UInt64Array:
