@@ -98,9 +98,12 @@ class Supervised:
 
 def children(process: int) -> list[int]:
     """Return the processes that a process has started to serve."""
-    listed = Path(f"/proc/{process}/task/{process}/children").read_text().split()
-    serve = [one for one in listed if b"spawn_main" in Path(f"/proc/{one}/cmdline").read_bytes()]
-    return [int(one) for one in serve]
+    serve = []
+    for one in Path(f"/proc/{process}/task/{process}/children").read_text().split():
+        with suppress(OSError):  # it was killed a moment ago, and is gone now
+            if b"spawn_main" in Path(f"/proc/{one}/cmdline").read_bytes():
+                serve.append(int(one))
+    return serve
 
 
 def storm(ledger: Path | str, folder: Path, submissions: int, kills: int) -> None:

@@ -88,7 +88,7 @@ def start(ledger: Path | str, folder: Path, port: int, *flags: str, forked: bool
         try:
             if requests.get(found.url + "/healthz", timeout=5, verify=False).ok:
                 return found
-        except requests.ConnectionError:
+        except (requests.ConnectionError, requests.Timeout):  # it may take long to begin
             time.sleep(0.02)
     process.kill()
     raise RuntimeError(log.read_text())
