@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 CLIENTS := .venv-clients
-PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+INSTALL := .ci/install.py
 # Two at a time: many tests start processes of their own and wait for them.
 PARALLEL := -n 2 --dist worksteal
 # The tests start some hundred interpreters, and pytest rewrites five hundred files for each tier.
@@ -17,7 +17,7 @@ QUICK := $(shell grep -rl "mark\.quick" tests --include="*.py") \
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-# Two pips must never write into one environment at a time.
+# Two installations must never write into one environment at a time.
 .NOTPARALLEL:
 .PHONY: help demo quick test test-processes test-long nightly test-deep test-clients \
   test-versions works-with lint types docs site-version check package clean
@@ -101,8 +101,8 @@ $(BIN)/python:
 	@$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: pyproject.toml $(BIN)/python
-	@echo "Installing ladderholdout into $(VENV) (about a minute) ..."
-	@$(PIP) install --editable .
+	@echo "Installing ladderholdout into $(VENV) ..."
+	@$(BIN)/python $(INSTALL) --editable .
 	@touch $@
 
 # The build for CPUs that the deep tier runs with: the newest one is some gigabytes.
@@ -111,12 +111,11 @@ ALSO_deep := torch==2.13.0
 # On top of the plain install, so that it does not matter which target came first.
 $(VENV)/.installed-%: $(VENV)/.installed
 	@echo "Installing the $* tools into $(VENV) ..."
-	@$(PIP) install --editable '.[$*]' $(ALSO_$*)
+	@$(BIN)/python $(INSTALL) --editable '.[$*]' $(ALSO_$*)
 	@touch $@
 
 $(CLIENTS)/.installed: pyproject.toml tests/clients/requirements.txt
-	@echo "Installing other people's searches into $(CLIENTS) (some minutes) ..."
+	@echo "Installing other people's searches into $(CLIENTS) ..."
 	@test -x $(CLIENTS)/bin/python || $(PYTHON) -m venv $(CLIENTS)
-	@$(CLIENTS)/bin/python -m pip --disable-pip-version-check --quiet install --editable . \
-	  --requirement tests/clients/requirements.txt
+	@$(CLIENTS)/bin/python $(INSTALL) --editable . --requirement tests/clients/requirements.txt
 	@touch $@

@@ -219,3 +219,21 @@ def test_a_session_runs_with_the_oldest_versions(tmp_path: Path) -> None:
     settings = ("--noconftest", "-o", "filterwarnings=default", "-p", "no:cacheprovider", "-q")
     run(python, "-m", "pytest", *settings, "-k", "installed_version", names, PYTHONPATH="")
     print(f"done after {time.monotonic() - began:.0f} s")
+
+
+@pytest.mark.processes
+def test_the_installation_asks_the_indexes_that_pip_asks(tmp_path: Path) -> None:
+    config = tmp_path / "pip.conf"
+    config.write_text(
+        "[global]\nindex-url = https://a.example/simple\nfind-links = /one\n    /two\n"
+    )
+    told = "import runpy; print(runpy.run_path('.ci/install.py')['told']())"
+    # The environment's settings go before those of the file.
+    pip = {
+        "PIP_CONFIG_FILE": str(config),
+        "PIP_EXTRA_INDEX_URL": "https://b.example https://c.example",
+    }
+    shown = ast.literal_eval(run(sys.executable, "-c", told, **pip, PIP_FIND_LINKS="/three"))
+    assert shown["UV_DEFAULT_INDEX"] == "https://a.example/simple"
+    assert shown["UV_INDEX"] == "https://b.example https://c.example"
+    assert shown["UV_FIND_LINKS"] == "/three"
