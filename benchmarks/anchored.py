@@ -22,7 +22,6 @@ from ladderholdout.certificates.transcript import (
     LABELS,
     RANGE,
     ROWS,
-    Certificate,
     Transcript,
     check_nats,
 )
@@ -127,7 +126,7 @@ def certify_anchored(
     n_classes: int = 2,
     confidence: float = 0.95,
     price: float = 0.0,
-) -> Certificate:
+) -> Limits:
     """Certify the score of an incumbent by itself and by its anchors, the earlier incumbents.
 
     It is a function of predictions and labels on all rows, and not of the released score. Before
@@ -156,7 +155,7 @@ def certify_anchored(
 
     Returns
     -------
-    Certificate
+    Limits
 
     Raises
     ------
@@ -228,7 +227,7 @@ def certify_anchored(
     log_count = incumbents[-1].transcript.log_count() + price
     values = 2.0 * grid.log_values
     low, high = grid.below(found.low), grid.above(found.high)
-    return Certificate(low, high, confidence, bound, log_count, tuple(named), values)
+    return Limits(low, high, bound, confidence, log_count, tuple(named), values)
 
 
 def _losses(metric: Metric, targets: Array, predictions: Array) -> FloatArray:

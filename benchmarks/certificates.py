@@ -276,7 +276,7 @@ class Listed:
             if own.values:
                 values = np.array(own.values, dtype=float)
                 falls = _falls_length(values[:-1], values[:-1] - values[1:])
-                before += math.log(own.n_values) + falls - own.lengths()[1]
+                before += math.log(own.n_values) + falls - own.lengths[1]
         return self.holdout.status().releases, before, now
 
     def width(self, labels: np.ndarray, log_count: float) -> float:
@@ -452,8 +452,8 @@ def _queried(rows: int, risk: float, optimism: float, seed: int) -> list[tuple[f
         for one, price in ((alike, (query - 1) * alike.log_values), (grid, told)):
             shown, log_count = one.nearest(raw), reserve_log_count(query, price)
             rounding = one.rounding(shown)
-            _, low, high = reserve_interval(shown, rows, log_count, rounding=rounding)
-            both.append(high - low)
+            limits = reserve_interval(shown, rows, log_count, rounding=rounding)
+            both.append(limits.high - limits.low)
         found.append((*both, told))
         told += grid.price(grid.nearest(raw))
     return found

@@ -14,12 +14,12 @@ import weakref
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, replace
+from traceback import walk_tb
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from optuna.storages import BaseStorage
     from optuna.study import Study
     from optuna.trial import FrozenTrial, Trial
 
@@ -82,10 +82,8 @@ def _mlflow(module: str, name: str, use: str) -> Reliance:
 
 _SEARCH, _VALIDATION = "model_selection._search", "model_selection._validation"
 _SCORER, _PARALLEL, _RIDGE = "metrics._scorer", "utils.parallel", "linear_model._ridge"
-_BOOSTING, _LOGISTIC = (
-    "ensemble._hist_gradient_boosting.gradient_boosting",
-    "linear_model._logistic",
-)
+_BOOSTING = "ensemble._hist_gradient_boosting.gradient_boosting"
+_LOGISTIC = "linear_model._logistic"
 
 FIT = _sklearn(
     _SEARCH, "BaseSearchCV.fit", "the search and its results", "self", "results",
@@ -159,8 +157,8 @@ BOOSTER = Reliance(
     "xgboost",
     "xgboost.training",
     "train",
-    "the training rows, and the callbacks",
-    ("dtrain", "cb_container"),
+    "the training rows, an objective of one's own, and the callbacks",
+    ("dtrain", "obj", "cb_container"),
 )
 MODEL_CLASSES = Reliance("lightgbm", MODEL_OF.module, "LGBMClassifier._classes", "their order")
 MODEL_CALLBACKS = Reliance(
@@ -331,6 +329,12 @@ def outside() -> Generator[Frame, None, None]:
             yield frame
             break
     yield from found
+
+
+def raised_by(error: BaseException) -> str:
+    """Return the library whose function raised an error."""
+    *_, (frame, _) = walk_tb(error.__traceback__)
+    return Frame(frame).library
 
 
 def called_from(module: str) -> bool:
@@ -592,11 +596,6 @@ def frozen(trial: Trial) -> FrozenTrial:
     """Return a running trial as its storage knows it now."""
     found: FrozenTrial = trial.study._storage.get_trial(trial._trial_id)
     return found
-
-
-def storage_of(study: Study) -> tuple[BaseStorage, int]:
-    """Return where a study is stored, and its number there."""
-    return study._storage, study._study_id
 
 
 def is_feasible(trial: FrozenTrial) -> bool:

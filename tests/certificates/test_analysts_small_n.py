@@ -27,7 +27,6 @@ from ladderholdout.certificates.reserve_intervals import (
     reserve_log_count,
 )
 from ladderholdout.certificates.transcript import (
-    Certificate,
     Grid,
     Request,
     Transcript,
@@ -35,6 +34,7 @@ from ladderholdout.certificates.transcript import (
     grid_of,
 )
 from ladderholdout.leaderboard import Leaderboard
+from ladderholdout.limits.betting import Limits
 from ladderholdout.mechanisms import (
     BayesBootLadder,
     FullDisclosure,
@@ -124,7 +124,7 @@ class Game:
         self.ladders = {name: replace(rules, scale=scale) for name, rules in self.ladders.items()}
         self.grids = {name: self._grid(rules) for name, rules in self.ladders.items()}
         # What was worked out before: searches meet the same risks again and again.
-        self.narrowest: dict[tuple[str, float], Certificate] = {}
+        self.narrowest: dict[tuple[str, float], Limits] = {}
         self.enough: dict[tuple[str, float, float], float] = {}
         self.naive: dict[tuple[str, float], tuple[float, float]] = {}
 
@@ -228,7 +228,7 @@ class Game:
 
     def certificate(
         self, search: Search, entry: int, name: str, risk: float, confidence: float = CONFIDENCE
-    ) -> Certificate:
+    ) -> Limits:
         """Certify an incumbent by what had been told when it was submitted."""
         return self._certify(name, risk, self.transcript(search, entry), confidence)
 
@@ -263,7 +263,7 @@ class Game:
 
     def _certify(
         self, name: str, risk: float, transcript: Transcript, confidence: float = CONFIDENCE
-    ) -> Certificate:
+    ) -> Limits:
         rules = self.ladders[name]
         rule, own = rules.mechanism, rules.mechanism.discloses or rules.grid(self.n) is None
         return certify(
@@ -296,7 +296,7 @@ class Game:
             return False
         return True
 
-    def _first(self, name: str, risk: float) -> Certificate:
+    def _first(self, name: str, risk: float) -> Limits:
         key = name, risk
         if key not in self.narrowest:
             self.narrowest[key] = self._certify(name, risk, FIRST)
@@ -313,15 +313,15 @@ class Game:
     def _naive(self, name: str, risk: float) -> tuple[float, float]:
         key = name, risk
         if key not in self.naive:
-            _, low, high = reserve_interval(
+            found = reserve_interval(
                 risk, self.n, 0.0, confidence=CONFIDENCE, binary=self._counts, weights=self.weights
             )
             half = self.ladders[name].mechanism.resolution(self.n) / 2
-            self.naive[key] = low - half, high + half
+            self.naive[key] = found.low - half, found.high + half
         return self.naive[key]
 
 
-def _holds(certificate: Certificate, truth: float) -> bool:
+def _holds(certificate: Limits, truth: float) -> bool:
     return certificate.low - 1e-12 <= truth <= certificate.high + 1e-12
 
 
@@ -652,10 +652,8 @@ def reserve_climb(n: int, searches: int, seed: Any) -> tuple[int, int]:
             shown = grid.nearest(float(risks[i]))
             for paid, price in enumerate((0.0, reserve_log_count(query, told[i]))):
                 rounding = grid.rounding(shown)
-                _, low, high = reserve_interval(
-                    shown, n, price, confidence=CONFIDENCE, rounding=rounding
-                )
-                missed[paid, i] |= not low <= 0.5 <= high
+                found = reserve_interval(shown, n, price, confidence=CONFIDENCE, rounding=rounding)
+                missed[paid, i] |= not found.low <= 0.5 <= found.high
             told[i] += grid.price(shown)
     return int(missed[1].sum()), int(missed[0].sum())
 

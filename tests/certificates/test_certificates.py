@@ -1329,11 +1329,11 @@ def test_levels_that_are_chosen_after_seeing_are_paid_for() -> None:
         claims = np.zeros(len(values))
         for i, errors in enumerate(values):
             for level in LEVELS:  # the least one is kept
-                _, low, high = reserve_interval(
+                found = reserve_interval(
                     errors / 1000, 1000, reserve_log_count(1) + price(level),
                     confidence=1 - level,
                 )  # fmt: skip
-                if not low <= 0.5 <= high:
+                if not found.low <= 0.5 <= found.high:
                     claims[i] = 1 / level
         each = np.repeat(claims, searches)
         return float(each.mean()), int((each > 0).sum()), float(each.std() / math.sqrt(each.size))

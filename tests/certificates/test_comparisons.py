@@ -16,7 +16,7 @@ from ladderholdout.certificates.comparisons import _shown, certify_difference, d
 from ladderholdout.certificates.group_limits import Groups
 from ladderholdout.certificates.metric_limits import Rows
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.limits import Limits
+from ladderholdout.limits.betting import Limits
 from ladderholdout.metrics import get_metric
 
 ACCURACY = get_metric("accuracy")

@@ -112,3 +112,13 @@ def test_a_registration_is_forgotten(tmp_path: Path, run: Any) -> None:
     frame.to_csv(tmp_path / "guesses.csv", index=False)
     run("submit", "slip", str(tmp_path / "guesses.csv"))
     assert "it has 1 submission" in run("forget", "slip", "--yes", ends=1)
+
+
+def test_classes_stay_texts_though_a_file_has_only_numbers(tmp_path: Path, run: Any) -> None:
+    codes = (["1", "2", "3a"], ["1", "2"])
+    files = [
+        rows_in(tmp_path, seed, code=np.resize(classes, N)) for seed, classes in enumerate(codes)
+    ]
+    named = ("--target", "code", "--scoring", "accuracy", "--name", "codes")
+    run("register", files[0], *named, "--ids", "label")
+    run("replenish", "codes", files[1], "--target", "code", "--ids", "label", "--yes")

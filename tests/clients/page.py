@@ -20,7 +20,7 @@ HEAD = """# Works with
 What `make test-clients` found when it last ran, written by `make works-with`: each row is a test
 in `tests/clients` on real data, which asserts who won and how often the holdout was queried. Where
 the client is given feedback, it asserts that no raw score is in what it keeps. The recipes are in
-[searches of other libraries](../guide/searchers.md), [dashboards and reports](reports.md),
+[searches of other libraries](../guide/searchers.md),
 [saved searches](persistence.md), [prompts](../guide/prompts.md), [evaluations](evaluations.md) and
 [models in MLflow](mlflow_registry.md).
 

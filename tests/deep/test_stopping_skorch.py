@@ -123,7 +123,7 @@ class After(Callback):
 
 class TestSkorch(EpochContract):
     ladder_stopping = staticmethod(ladder_stopping)
-    refused = ({"predict": 3}, {"link": "softmax"})
+    refused = ({"predict": 3},)
     watcheds = ({}, {"predict": True})
     test_logits_without_a_link_are_refused_and_nothing_is_written = None  # it knows its criterion
     test_an_interrupted_fit_leaves_a_ledger_that_replays = None  # Ctrl-C ends no fit; see below
@@ -139,7 +139,7 @@ class TestSkorch(EpochContract):
         callbacks = [] if by is None else [by]
         assert all(isinstance(one, Callback) for one in callbacks)
         if by is not None and how.get("predict"):
-            by.set_params(predict=logits, link=SOFTMAX)
+            by.set_params(predict=shares)
         others = [After(*after)] if after else []
         net = network(data.kind, *callbacks, *others, max_epochs=rounds)
         losses = fit(net, data)
@@ -164,9 +164,8 @@ class TestSkorch(EpochContract):
         return model.predict_proba(data.X_holdout)
 
 
-def logits(net: Any, X: Any) -> torch.Tensor:
-    found: torch.Tensor = net.forward(X)
-    return found
+def shares(net: Any, X: Any) -> Any:
+    return SOFTMAX(net.forward(X).numpy())
 
 
 def test_training_that_goes_on_is_a_fit_of_its_own(digits: Parts) -> None:
@@ -213,10 +212,10 @@ def test_every_module_of_a_net_is_kept(digits: Parts) -> None:
 
 
 def test_what_predict_returns_is_what_is_submitted(digits: Parts) -> None:
-    stop = ladder_stopping(digits.holdout(), patience=50, predict=logits, link=SOFTMAX)
+    stop = ladder_stopping(digits.holdout(), patience=50, predict=shares)
     net = network("multiclass", stop, max_epochs=6)
     fit(net, digits)
-    assert_kept(stop.holdout, stop.stopping, SOFTMAX(logits(net, digits.X_holdout).numpy()))
+    assert_kept(stop.holdout, stop.stopping, shares(net, digits.X_holdout))
 
 
 def test_labels_follow_the_threshold_of_the_net() -> None:

@@ -26,7 +26,7 @@ from ladderholdout.cli.files import read_rows
 from ladderholdout.errors import LadderHoldoutError, LedgerError, MissingExtra, VaultError
 from ladderholdout.extras import EXTRAS, missing, needed
 from ladderholdout.identity.hashing import fingerprint, row_hashes
-from ladderholdout.integrations.optuna import dashboard
+from ladderholdout.integrations.optuna import plots as plots_of_studies
 from ladderholdout.integrations.prompts import GuardedGepa
 from ladderholdout.pictures import axes_or_new
 from ladderholdout.server.bodies import form_in
@@ -47,7 +47,6 @@ DISTRIBUTIONS |= {
     "sklearn": "scikit-learn",
     "inspect_ai": "inspect-ai",
     "mlflow": "mlflow-skinny",
-    "optuna_dashboard": "optuna-dashboard",
     "python_multipart": "python-multipart",
 }
 COINS = np.arange(40.0).reshape(20, 2), np.arange(20) % 2
@@ -127,10 +126,6 @@ def a_parquet_file(_: object, folder: Path) -> None:
     read_rows(folder / "rows.parquet", {})
 
 
-def a_study_on(method: str) -> Callable[[pytest.MonkeyPatch, Path], object]:
-    return lambda *_: getattr(dashboard, method)(audited(), optuna.create_study())
-
-
 NEEDS: dict[str, tuple[str, Callable[[pytest.MonkeyPatch, Path], object]]] = {
     "CatBoost": ("catboost", an_adapter("catboost")),
     "LightGBM": ("lightgbm", an_adapter("lightgbm")),
@@ -152,8 +147,10 @@ NEEDS: dict[str, tuple[str, Callable[[pytest.MonkeyPatch, Path], object]]] = {
     "tools for agents": ("mcp", tools_for_agents),
     "a search by GEPA": ("gepa", a_search_by_gepa),
     "a scorer of Inspect": ("inspect_ai", an_adapter("inspect_ai")),
-    "a note on a study": ("optuna_dashboard", a_study_on("show")),
-    "a figure of a study": ("plotly", a_study_on("plot_ladder")),
+    "a picture of a study": (
+        "matplotlib",
+        lambda *_: plots_of_studies.plot_ladder(audited(), optuna.create_study()),
+    ),
     "a .csv file": ("pandas", a_csv_file),
     "a .parquet file": ("pyarrow", a_parquet_file),
 }

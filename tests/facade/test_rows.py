@@ -1023,3 +1023,62 @@ def test_registration_warns_of_near_copies_as_of_copies() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         holdout_of(X, y, sample_weight=np.full(N, 2.0))
+
+
+# -- who is who, where only the labels have an index ------------------------------------------
+
+
+@pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_matrix])
+def test_the_index_of_the_labels_names_the_rows_if_the_features_have_none(form: Any) -> None:
+    rng = np.random.default_rng(0)
+    X, truth = rng.normal(size=(80, 3)), rng.integers(0, 2, 80)
+    index = [f"r{row}" for row in range(80)]
+    guesses = np.where(rng.random(80) < 0.7, truth, 1 - truth)
+    y, shuffled = pd.Series(truth, index), pd.Series(guesses, index).sample(frac=1, random_state=0)
+    holdout = LadderHoldout(form(X), y, scoring="accuracy", mechanism=FullDisclosure())
+    assert holdout.submit(shuffled).score == accuracy_score(truth, guesses)
+    groups = pd.Series(np.arange(80) // 4, index).sample(frac=1, random_state=0)
+    for argument in ("groups", "ids"):
+        remedy = rf"{argument}\.loc\[y\.index\]"
+        with pytest.raises(InvalidArgument, match=remedy):
+            LadderHoldout(form(X), y, scoring="accuracy", **{argument: groups})
+    more = {"groups": groups.loc[y.index], "ledger": f"memory:{form.__name__}"}
+    grouped = LadderHoldout(form(X), y, scoring="accuracy", **more)
+    assert grouped.submit(shuffled).improved
+
+
+def test_predictions_on_fresh_rows_are_taken_by_their_index() -> None:
+    rng = np.random.default_rng(1)
+    index = [f"r{row}" for row in range(90)]
+    X, y = pd.DataFrame(rng.normal(size=(90, 2)), index), pd.Series(rng.integers(0, 2, 90), index)
+    holdout = LadderHoldout(X + 9, y, scoring="accuracy", mechanism=FullDisclosure())
+    holdout.submit(y)
+    guesses = y.where(rng.random(90) < 0.8, 1 - y)
+    found = holdout.owner.audit((X, y), guesses.sample(frac=1, random_state=0))
+    assert found.fresh is not None
+    assert found.fresh.released.value == pytest.approx(accuracy_score(y, guesses))
+
+
+@pytest.mark.parametrize("missing", [float("nan"), None, 1, True])
+def test_labels_of_several_kinds_in_a_list_are_refused(missing: Any) -> None:
+    labels = ["a", missing, "b", "a"] * 20
+    with pytest.raises(InvalidArgument, match="missing values, or a mix"):
+        LadderHoldout(np.arange(80)[:, None], labels, scoring="accuracy")
+
+
+def test_an_index_of_several_levels_names_rows_as_its_columns_do() -> None:
+    X, y = np.random.default_rng(2).normal(size=(40, 2)), np.arange(40) % 2
+    levels = pd.MultiIndex.from_arrays([np.arange(40) // 2, np.arange(40) % 2])
+    first = LadderHoldout(X, y, scoring="accuracy", name="visits", ids=levels)
+    ids = levels.to_frame()[::-1].to_numpy()
+    with pytest.warns(KnownHoldoutWarning, match="rows of 'visits' in another order"):
+        again = LadderHoldout(X[::-1], y[::-1], scoring="accuracy", ids=ids)
+    assert again.name == first.name
+
+
+def test_numbers_of_numpy_dates_and_paths_are_a_context() -> None:
+    holdout = LadderHoldout(np.arange(8)[:, None], [0, 1] * 4, scoring="accuracy")
+    given = {"depth": np.int64(4), "on": pd.Timestamp("2026-01-02"), "at": Path("a") / "b"}
+    holdout.submit([0, 1] * 4, context=given)
+    (entry,) = holdout.history()
+    assert entry.context == {"depth": 4, "on": "2026-01-02T00:00:00", "at": str(Path("a") / "b")}

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import math
+import pickle
 from pathlib import Path
+from types import ModuleType
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -18,7 +22,9 @@ from ladderholdout.certificates.codes import LadderTranscript
 from ladderholdout.certificates.transcript import Transcript, certify, later_price
 from ladderholdout.cli import app
 from ladderholdout.errors import HoldoutConflict
+from ladderholdout.guard import commands
 from ladderholdout.guard.health import verify_holdout
+from ladderholdout.guard.submit import Guard
 from ladderholdout.leaderboard import Leaderboard
 from ladderholdout.mechanisms import (
     MECHANISMS,
@@ -509,6 +515,30 @@ class TestBill:
         )  # fmt: skip
         low, high = by_name["SimplifiedLadder(step=0.001), show='improvements'"]
         assert found.low < low < high < found.high  # type: ignore[operator]
+
+    def test_other_rules_are_worked_out_when_they_are_read(self, monkeypatch: Any) -> None:
+        worked_out = Mock(side_effect=certify)
+        monkeypatch.setattr("ladderholdout.certificates.transcript.certify", worked_out)
+        found = self.climbed(mechanism=SimplifiedLadder(step=1 / N)).certificate()
+        assert worked_out.call_count == 1
+        written = commands.read_as(type(found), commands.written(found))
+        kept = pickle.loads(pickle.dumps(found))
+        assert worked_out.call_count == 4
+        assert kept.instead == written.instead == tuple(found.instead) != ()
+        assert str(kept) == str(written) == str(found)
+        assert hash(kept) == hash(found) and kept == found
+
+    def test_what_other_rules_are_worked_out_from_holds_no_rows(self) -> None:
+        found = self.climbed(mechanism=SimplifiedLadder(step=1 / N)).certificate()
+        seen, ahead = set[int](), [found.instead._work]  # type: ignore[attr-defined]
+        while ahead:
+            held = ahead.pop()
+            if id(held) not in seen and not isinstance(held, ModuleType | type | dict):
+                seen.add(id(held))
+                assert not isinstance(held, np.ndarray | Guard), held
+                cells = getattr(held, "__closure__", None)
+                ahead += gc.get_referents(held) if cells is None else cells
+        assert len(seen) > 10
 
     def test_what_was_not_shown_is_not_worked_out_from(self) -> None:
         holdout = self.climbed(mechanism=PairedTestLadder(alpha=0.1), show="improvements")

@@ -18,7 +18,7 @@ from ladderholdout import Comparison, LadderHoldout
 from ladderholdout.cli import app
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, InvalidSubmission
 from ladderholdout.guard.ladder import LocalLadder
-from ladderholdout.limits import paired_limits
+from ladderholdout.limits.trinomial import paired_limits
 from ladderholdout.mechanisms import GateLadder, RoundedDisclosure
 from ladderholdout.server.accounts import add_account
 from tests.support import server

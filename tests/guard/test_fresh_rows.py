@@ -487,6 +487,23 @@ def test_rows_of_another_holdout_or_of_training_are_refused(ledger: str) -> None
     assert first.replenish(X, y, training=coins(N, 7)[0]).status().block == 2
 
 
+@pytest.mark.parametrize(
+    ("training", "came"),
+    [
+        (lambda X: X.astype(str), "one with texts"),
+        (lambda X: pd.DataFrame({"q": [1, 2]}), "one with 0 of their 3"),
+        (lambda X: X[:0], "empty"),
+        (lambda X: X["a"].to_numpy(), "one text or number each"),
+        (lambda X: X.to_numpy()[:, :2] + 1, "2 columns"),
+    ],
+)
+def test_training_rows_that_cannot_be_compared_are_refused(training: Any, came: str) -> None:
+    first, (X, y) = opened("memory", X=table(0)[0]), table(1)
+    with pytest.raises(InvalidArgument, match=f"training must be .*{came}"):
+        first.replenish(X, y, training=training(X))
+    assert first.replenish(X, y, training=table(2)[0]).status().block == 2
+
+
 def test_weights_are_asked_for_where_the_rows_so_far_have_them() -> None:
     weights = np.linspace(0.5, 2, N)
     first, (X, y) = opened("memory", sample_weight=weights), coins(N, 1)

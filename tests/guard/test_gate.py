@@ -365,7 +365,7 @@ def test_scores_beside_a_gate_buy_no_false_acceptance(
     with pytest.warns(KnownHoldoutWarning):
         scores = gate(tmp_path / "ledger.db", ladder="scores", mechanism=RoundedDisclosure(0.001))
     if not pays:
-        monkeypatch.setattr(submission, "shown_beside", lambda tx, record: 0.0)
+        monkeypatch.setattr(submission.counting, "shown_beside", lambda tx, record: 0.0)
     assert attacked(holdout, scores, Y).accepted is not pays
 
 

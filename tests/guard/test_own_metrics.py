@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sklearn.metrics
 
-from ladderholdout import LadderHoldout, Metric
+from ladderholdout import InvalidArgument, LadderHoldout, Metric
 from ladderholdout.guard import ladder as handles
 from ladderholdout.mechanisms import FullDisclosure
 from ladderholdout.metrics import metric_of_items
@@ -171,4 +172,38 @@ def test_plain_scores_are_given_the_index_too() -> None:
     given = pd.Series(Y).iloc[part]
     assert metric.score_from(given, GUESSES[0][part]) == pytest.approx(
         -np.mean((AMOUNT * (GUESSES[0] != Y))[part]), abs=1e-12
+    )
+
+
+def test_a_function_that_reads_the_numbers_of_classes_gets_them_or_none() -> None:
+    rng = np.random.default_rng(0)
+    X, stars = rng.normal(size=(60, 2)), np.array([1, 2, 4, 5])
+    y = stars[rng.integers(0, 4, 60)]
+    guesses = np.where(rng.random(60) < 0.6, y, 1)
+
+    def apart(targets: Any, predictions: Any) -> Any:
+        return np.abs(targets - predictions) * 1.0
+
+    def looked_up(targets: Any, predictions: Any) -> Any:
+        return np.abs(stars[targets] - stars[predictions]) * 1.0
+
+    with pytest.raises(InvalidArgument, match="positions among the sorted classes"):
+        LadderHoldout(X, y, scoring=Metric("apart", "labels", loss=apart, loss_range=(0, 4)))
+    two = np.where(y > 2, 2, 1)
+    with pytest.raises(InvalidArgument, match="of the classes 0 to 1, whose numbers 'f1' reads"):
+        LadderHoldout(X, two, scoring=Metric("f1", "labels", score=sklearn.metrics.f1_score))
+    # Numbered or looked up, as the message says; a function that only compares needs neither.
+    metric = Metric("apart", "labels", loss=looked_up, loss_range=(0, 4))
+    exact = {"mechanism": FullDisclosure()}
+    holdout = LadderHoldout(X, y, scoring=metric, ledger="memory:stars", **exact)
+    assert holdout.submit(guesses).score == pytest.approx(-np.abs(y - guesses).mean())
+    numbered = Metric("f1", "labels", score=sklearn.metrics.f1_score)
+    holdout = LadderHoldout(X, two - 1, scoring=numbered, ledger="memory:two", **exact)
+    found = holdout.submit(np.ones(60, int)).score
+    assert found == pytest.approx(sklearn.metrics.f1_score(two - 1, np.ones(60, int)))
+    kappa = Metric("kappa", "labels", score=sklearn.metrics.cohen_kappa_score)
+    holdout = LadderHoldout(X, two, scoring=kappa, ledger="memory:kappa", **exact)
+    halved = np.where(guesses > 2, 2, 1)
+    assert holdout.submit(halved).score == pytest.approx(
+        sklearn.metrics.cohen_kappa_score(two, halved)
     )

@@ -1004,8 +1004,8 @@ def test_a_look_covers_after_a_climb_that_learned_the_ladders_rows() -> None:
         found = holdout.reserve_certificate()
         assert found.low is not None and found.high is not None
         missed += not found.low <= 0.5 <= found.high
-        _, low, high = reserve_interval(1 - release.score, 140, 0.0, confidence=0.9)
-        naive += not low <= 0.5 <= high
+        plain = reserve_interval(1 - release.score, 140, 0.0, confidence=0.9)
+        naive += not plain.low <= 0.5 <= plain.high
     assert missed <= 78
     # The same test of the stated confidence, which the naive interval must fail.
     assert binomtest(missed, searches, 0.1, "greater").pvalue > 1e-4
@@ -1041,7 +1041,7 @@ def test_all_looks_of_an_analyst_who_climbs_on_the_reserve_itself_cover() -> Non
             assert found.low is not None and found.high is not None and found.score is not None
             misses |= not found.low <= 0.5 <= found.high
             plain = reserve_interval(1 - found.score, 100, 0.0, confidence=0.9)
-            unpriced |= not plain[1] <= 0.5 <= plain[2]
+            unpriced |= not plain.low <= 0.5 <= plain.high
             if found.score > best_score:
                 best, best_score = guess, found.score
         assert holdout.status().reserve_queries >= 10

@@ -165,6 +165,9 @@ def test_the_history_has_each_submission_with_all_of_its_answers() -> None:
     assert history[-1]["neg_brier_score"].improved == last["neg_brier_score"].improved
     assert [one.number for one in holdout.history(after=2, limit=1)] == [3]
     assert len(holdout["neg_brier_score"].history()) == 5
+    # A ladder's own number is in the table where it is another one: withdraw takes it.
+    firsts = [line.split()[0] for line in str(history).splitlines()[1:]]
+    assert [first for first in firsts if first.isdigit()] == ["1", "2", "3", "4", "5"]
 
 
 def test_predictions_for_metrics_that_take_different_things() -> None:

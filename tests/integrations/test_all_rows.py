@@ -119,6 +119,27 @@ def test_categories_and_columns_are_joined_by_name() -> None:
     assert list(search.best_estimator_.feature_names_in_) == list("edcba")
 
 
+@pytest.mark.filterwarnings("ignore:X has feature names:UserWarning")
+def test_columns_are_joined_as_the_fit_compared_them() -> None:
+    X, y, X_holdout, y_holdout = rows()
+    texts = pd.DataFrame(X_holdout, columns=[str(place) for place in range(X.shape[1])])
+    holdout = LadderHoldout(texts, y_holdout, scoring="accuracy", ledger="memory")
+    grid = GridSearchCV(LogisticRegression(), {"C": [0.1, 1.0]}, cv=3)
+    search = holdout.guard(grid).fit(pd.DataFrame(X), y).refit_all(pd.DataFrame(X), y)
+    ends = [*X, *X_holdout], [*y, *y_holdout]
+    expected = LogisticRegression(**search.best_params_).fit(*ends)
+    assert np.allclose(search.best_estimator_.coef_, expected.coef_)
+    # A column that the model does not choose may be in the holdout alone.
+    more = frame(X_holdout).assign(more="x")
+    holdout = LadderHoldout(more, y_holdout, scoring="accuracy", ledger="memory")
+    pipe = make_pipeline(make_column_transformer(("passthrough", ["b"])), LogisticRegression())
+    search = holdout.guard(GridSearchCV(pipe, {"logisticregression__C": [1.0]}, cv=3))
+    search.fit(frame(X), y).refit_all(frame(X), y)
+    assert list(search.best_estimator_.feature_names_in_) == list(frame(X).columns)
+    with pytest.raises(InvalidArgument, match="the holdout has no column 'f'"):
+        joined("X_train", frame(X).assign(f=1.0), more)
+
+
 @pytest.mark.parametrize(
     ("X_cut", "y_cut", "weights", "argument"),
     [

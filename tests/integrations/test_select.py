@@ -303,6 +303,20 @@ def test_where_nobody_improved_the_inner_folds_decide(beaten: LadderHoldout, bin
     assert search.best_index_ != 0
 
 
+@pytest.mark.parametrize("name", ["accuracy", "roc_auc"])
+def test_of_several_metrics_each_goes_by_its_own_inner_folds(binary: Any, name: str) -> None:
+    holdout = LadderHoldout(binary.X_holdout, binary.y_holdout, scoring=["accuracy", "roc_auc"])
+    rows = np.eye(2)[binary.y_holdout]
+    holdout.submit({"labels": binary.y_holdout, "probabilities": rows})
+    search = GridSearchCV(
+        tree(), DEPTHS, scoring=holdout, cv=holdout.split(inner=4), refit=holdout[name].select
+    )
+    with pytest.warns(NoImprovementWarning, match="the best by the inner folds"):
+        search.fit(binary.X_train, binary.y_train)
+    inner = np.mean([search.cv_results_[f"split{fold}_test_{name}"] for fold in range(4)], axis=0)
+    assert search.best_index_ == int(np.argmax(inner)) != 0
+
+
 def test_without_inner_folds_the_first_is_taken(beaten: LadderHoldout, binary: Any) -> None:
     search = grid(beaten, tree(), DEPTHS)
     with pytest.warns(NoImprovementWarning):

@@ -525,9 +525,9 @@ def test_an_output_is_what_the_estimator_itself_would_answer(
 def test_margins_are_refused_where_probabilities_are_asked_for() -> None:
     stopping = LadderStopping(coin_holdout(scoring="neg_log_loss")).start()
     margins = np.linspace(-3, 3, 60)
-    with pytest.raises(InvalidArgument, match=r"^link must be a function from raw margins"):
+    with pytest.raises(InvalidArgument, match=r"^predictions must be probabilities"):
         stopping.answer(margins)
-    linked = stopping.answer(margins, link=lambda m: 1 / (1 + np.exp(-m)))
+    linked = stopping.answer(1 / (1 + np.exp(-margins)))
     assert not stopping.update(linked)
 
 
@@ -611,5 +611,5 @@ def test_a_model_of_a_transformed_target_is_refused() -> None:
     data = parts("positive")
     holdout = data.holdout("neg_mean_squared_error")
     model = TransformedTargetRegressor(AsksValues(), func=np.log, inverse_func=np.exp)
-    with pytest.raises(InvalidArgument, match=r"TransformedTargetRegressor.*link="):
+    with pytest.raises(InvalidArgument, match=r"TransformedTargetRegressor.*update"):
         model.fit(data.X, data.y, stopping=LadderStopping(holdout))

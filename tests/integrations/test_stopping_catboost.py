@@ -60,19 +60,21 @@ class LogisticLoss:
 
 def killed(holdout: LadderHoldout, how: str) -> None:
     data = parts("binary")
-    stages = ladder_stopping(holdout, 3, link=lambda margins: ends_at(margins, 7, how))
+    stages = ladder_stopping(holdout, 3)
+    answer = stages._answer
+    stages._answer = lambda output: ends_at(answer, output, 7, how)  # type: ignore[method-assign]
     stages.fit(model_for("binary"), data.X, data.y)
 
 
 _calls = 0
 
 
-def ends_at(margins: Any, call: int, how: str) -> Any:
+def ends_at(answer: Any, output: Any, call: int, how: str) -> Any:
     global _calls
     _calls += 1
     if _calls == call:
         end(how)
-    return expit(margins)
+    return answer(output)
 
 
 PROGRAM = """
@@ -96,7 +98,6 @@ class TestCatBoost(BoostingContract):
     ladder_stopping = staticmethod(ladder_stopping)
     cases: ClassVar[Any] = {name: Case(*case) for name, case in CASES.items()}
     rounds, patience = ROUNDS, PATIENCE
-    refused = ({"link": "softmax"},)
     slow_learner: ClassVar[Any] = {"learning_rate": 0.001, "depth": 2}
     varied, trials = "depth", 4
     objectives = ("YetiRank", "PairLogit", "QueryRMSE")

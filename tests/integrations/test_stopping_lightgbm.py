@@ -123,7 +123,6 @@ class TestLightGBM(BoostingContract, CallbackContract):
     cases: ClassVar[Any] = {name: Case(*case) for name, case in CASES.items()}
     variants = ({"boosting": "gbdt"}, {"boosting": "dart"})
     rounds, patience = ROUNDS, PATIENCE
-    refused = ({"link": "softmax"},)
     slow_learner: ClassVar[Any] = {"learning_rate": 0.001, "num_leaves": 4}
     varied = "num_leaves"
     grid: ClassVar[Any] = {"num_leaves": [3, 7, 31]}

@@ -122,7 +122,6 @@ class TestXGBoost(ServerContract, BoostingContract, CallbackContract):
     cases: ClassVar[Any] = {name: Case(*case) for name, case in CASES.items()}
     variants = tuple({"booster": name} for name in ("gbtree", "dart", "gblinear"))
     rounds, patience = ROUNDS, PATIENCE
-    refused = ({"link": "softmax"},)
     slow_learner: ClassVar[Any] = {"eta": 0.001, "max_depth": 2}
     varied = "max_depth"
     grid: ClassVar[Any] = {"max_depth": [1, 2, 6]}
@@ -155,7 +154,7 @@ class TestXGBoost(ServerContract, BoostingContract, CallbackContract):
         train(data, by, objective=objective)
 
     def fit_own_objective(self, by: Any, data: Parts, **settings: Any) -> Any:
-        model = train(data, by, base_score=0.0, engine={"obj": logistic_loss}, **settings)
+        model = train(data, by, engine={"obj": logistic_loss}, **settings)
         return model.predict(xgb.DMatrix(data.X_holdout), output_margin=True)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from itertools import cycle
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from ladderholdout import InvalidArgument, LadderHoldout
 from ladderholdout.integrations.optuna import Candidate, inner_score_steps
+from ladderholdout.integrations.optuna.plots import plot_ladder
 from ladderholdout.mechanisms import FullDisclosure
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -175,14 +176,6 @@ def notes_on_the_study(trial: Any) -> Any:
     return tree(trial)
 
 
-def reads_the_study(trial: Any) -> Any:
-    done = trial.study.get_trials(states=(TrialState.COMPLETE,))
-    assert len(done) == trial.number == len(trial.study.trials) - 1
-    assert trial.study.best_value <= 1 if done else True
-    assert trial.study.direction.name == "MAXIMIZE" and trial.study.study_name == "named"
-    return tree(trial)
-
-
 def reports(trial: Any) -> Any:
     trial.report(0.5 + trial.number, 3)
     if trial.should_prune():
@@ -198,7 +191,6 @@ def uses_the_storage(trial: Any) -> Any:
 
 def has_an_age(trial: Any) -> Any:
     assert trial.datetime_start is not None and trial.number >= 0
-    assert isinstance(trial.relative_params, dict)
     return tree(trial)
 
 
@@ -223,10 +215,7 @@ def is_a_trial(trial: Any) -> Any:
 
 BUILDS = [
     notes,
-    notes_on_the_study,
-    reads_the_study,
     reports,
-    uses_the_storage,
     has_an_age,
     asks_in_another_order,
     asks_under_a_condition,
@@ -256,26 +245,64 @@ def test_finalists_of_any_build(
     assert state_of(study) == before
 
 
-def test_an_artifact_is_uploaded_and_noted_on_no_finished_trial(
-    holdout: LadderHoldout, tmp_path: Path
-) -> None:
-    (tmp_path / "store").mkdir()
-    store = FileSystemArtifactStore(str(tmp_path / "store"))
-    file = tmp_path / "depth.json"
-
-    def build(trial: Any) -> Any:
-        model = tree(trial)
-        file.write_text(json.dumps(trial.params))
+def uploads(trial: Any) -> Any:
+    with TemporaryDirectory() as folder:
+        store, file = FileSystemArtifactStore(folder), Path(folder) / "depth.json"
+        file.write_text("1")
         upload_artifact(artifact_store=store, file_path=str(file), study_or_trial=trial)
-        return model
+    return tree(trial)
 
-    study = study_of(storage=f"sqlite:///{tmp_path / 'study.db'}")
+
+@pytest.mark.parametrize(
+    ("build", "said"),
+    [
+        (notes_on_the_study, "asks the trial for 'study'"),
+        (uses_the_storage, "asks the trial for 'storage'"),
+        (uploads, "storage is required"),
+    ],
+)
+def test_a_build_that_needs_a_running_trial_is_refused_and_the_remedy_helps(
+    holdout: LadderHoldout, build: Callable[[Any], Any], said: str
+) -> None:
+    study = study_of()
     objective = holdout.optuna.objective(build, inner=2, train=TRAIN)
     study.optimize(objective.inner_score, n_trials=2)
     before = state_of(study)
-    (one,) = holdout.optuna.finalists(study, objective, k=1)
+    with pytest.raises(InvalidArgument, match=said) as refusal:
+        holdout.optuna.finalists(study, objective, k=1)
+    assert "if isinstance(trial, optuna.Trial)" in str(refusal.value)
+    assert state_of(study) == before and holdout.status().submissions == 0
+    checks = holdout.optuna.objective(
+        lambda trial: build(trial) if isinstance(trial, optuna.Trial) else tree(trial),
+        inner=2,
+        train=TRAIN,
+    )
+    (one,) = holdout.optuna.finalists(study, checks, k=1)
     assert state_of(study) == before
     assert one.release.score == pytest.approx(right_score(one.candidate.params))
+
+
+def test_a_gate_refuses_such_a_build_at_the_first_trial(holdout: LadderHoldout) -> None:
+    objective = holdout.optuna.objective(notes_on_the_study, inner=2, train=TRAIN)
+    study = study_of()
+    with pytest.raises(InvalidArgument, match="asks the trial for 'study'"):
+        study.optimize(
+            objective.inner_score, n_trials=3, callbacks=[holdout.optuna.gate(objective)]
+        )
+    assert len(study.trials) == 1
+
+
+@pytest.mark.parametrize("error", [ValueError("own"), AttributeError("own"), KeyError("own")])
+def test_what_a_build_raises_itself_is_raised(holdout: LadderHoldout, error: Exception) -> None:
+    study = study_of()
+    study.optimize(holdout.optuna.objective(tree, inner=2, train=TRAIN).inner_score, n_trials=1)
+
+    def build(trial: Any) -> Any:
+        raise error
+
+    with pytest.raises(type(error), match="own") as raised:
+        holdout.optuna.finalists(study, build)
+    assert raised.value is error
 
 
 def test_callbacks_of_optuna_integration(holdout: LadderHoldout) -> None:
@@ -291,8 +318,9 @@ def test_callbacks_of_optuna_integration(holdout: LadderHoldout) -> None:
         return (model.predict(X_HOLDOUT) > 0.5).astype(int), auc
 
     def build(trial: Any) -> Any:
-        callback = LightGBMPruningCallback(trial, "auc", valid_name="valid_0")
-        return predicted(trial.suggest_int("leaves", 2, 30), [callback])
+        runs = isinstance(trial, optuna.Trial)
+        callbacks = [LightGBMPruningCallback(trial, "auc", valid_name="valid_0")] if runs else []
+        return predicted(trial.suggest_int("leaves", 2, 30), callbacks)
 
     study = study_of(pruner=PRUNERS["median"])
     objective = holdout.optuna.objective(build)
@@ -338,7 +366,10 @@ def test_a_build_that_asks_for_something_else_is_refused_before_any_query(
     def prunes(trial: Any) -> Any:
         raise optuna.TrialPruned
 
-    for build, said in ((other, "asks for 'leaf' as well"), (prunes, "prunes the trial by itself")):
+    for build, said in (
+        (other, "parameter 'leaf' is not found"),
+        (prunes, "prunes the trial by itself"),
+    ):
         with pytest.raises(InvalidArgument, match=said):
             holdout.optuna.finalists(study, holdout.optuna.objective(build, train=TRAIN))
     assert holdout.status().submissions == 0
@@ -360,6 +391,35 @@ def test_finalists_whose_last_model_is_not_fitted_query_nothing(holdout: LadderH
     with pytest.raises(InvalidArgument, match="raises ZeroDivisionError"):
         holdout.optuna.finalists(study, build, k=4)
     assert holdout.status().submissions == 0
+
+
+# Its picture
+
+
+@pytest.mark.parametrize("show", ["scores", "improvements"])
+def test_a_picture_has_releases_and_inner_scores_and_nothing_raw(show: str) -> None:
+    figure = pytest.importorskip("matplotlib.figure").Figure()
+    ladder = LadderHoldout(X_HOLDOUT, Y_HOLDOUT, scoring="accuracy", show=show, ledger="memory")
+    study = study_of()
+    objective = ladder.optuna.objective(another_tree, inner=2, train=TRAIN)
+    study.optimize(objective, n_trials=9)
+    ax = plot_ladder(ladder, study, ax=figure.subplots())
+    drawn = {line.get_label(): dict(line.get_xydata().tolist()) for line in ax.lines}
+    inner = {trial.number: trial.value for trial in study.trials}
+    assert drawn.pop("inner score") == pytest.approx(inner)
+    answers = {entry.number - 1: entry for entry in ladder.history()}
+    released = {at: entry.score for at, entry in answers.items() if entry.score is not None}
+    assert drawn.pop("improved", {}).keys() == {at for at in released if answers[at].improved}
+    assert {at: score for one in drawn.values() for at, score in one.items()} == {
+        at: score for at, score in released.items() if not answers[at].improved
+    }
+    assert bool(released) is (show == "scores")
+    figure.canvas.draw()
+
+
+def test_a_picture_of_several_objectives_is_refused(holdout: LadderHoldout) -> None:
+    with pytest.raises(InvalidArgument, match="one with a single objective, but is one with 2"):
+        plot_ladder(holdout, study_of(directions=["maximize", "minimize"]))
 
 
 # Several objectives

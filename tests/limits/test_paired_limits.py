@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from scipy.stats import beta, binom, norm
 
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.limits import exceeds, paired_limits, trinomial
+from ladderholdout.limits import trinomial
+from ladderholdout.limits.trinomial import exceeds, paired_limits
 
 pytestmark = pytest.mark.quick
 

@@ -19,7 +19,7 @@ from scipy import stats
 
 from ladderholdout import LadderHoldout
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.limits import paired_limits
+from ladderholdout.limits.trinomial import paired_limits
 from ladderholdout.mechanisms import (
     GateLadder,
     LadderRules,

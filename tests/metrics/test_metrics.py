@@ -1020,6 +1020,13 @@ def test_a_stated_range_clips_the_losses_of_limits_alone() -> None:
     assert evaluation.losses.tolist() == [1, 4, 81] and evaluation.risk == pytest.approx(86 / 3)
 
 
+def test_a_range_may_be_any_pair() -> None:
+    """One that can be read once alone, too."""
+    plain = get_metric("r2").with_target_range((0, 3), (0, 2))
+    assert get_metric("r2").with_target_range(iter((0, 3)), iter((0, 2))) == plain
+    assert get_metric("neg_mean_absolute_error").with_range(iter((0, 5))).loss_range == (0.0, 5.0)
+
+
 @pytest.mark.parametrize(
     ("name", "loss_range"),
     [

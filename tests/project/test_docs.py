@@ -35,7 +35,6 @@ ELSEWHERE = {
     "mlflow_registry",
     "persistence",
     "prompts",
-    "reports",
     "searchers",
     "works_with",
 }

@@ -176,7 +176,7 @@ def test_a_ledger_under_a_name_in_other_letters_is_the_same_one(tmp_path: Path) 
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 # What the smoke session needs besides the package, and runs its tests.
-EXTRAS = ("boosting", "dashboard", "dask", "mcp", "mlflow", "postgres", "remote", "report")
+EXTRAS = ("boosting", "dask", "mcp", "mlflow", "postgres", "remote", "report")
 EXTRAS += ("server", "tables")
 TOOLS = ("cloudpickle", "optuna-integration")
 

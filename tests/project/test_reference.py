@@ -121,3 +121,11 @@ def test_the_methods_of_the_holdout_are_each_on_one_page() -> None:
 def test_the_page_of_the_command_line_is_that_of_the_commands() -> None:
     written = cli_page.PAGE.read_text(encoding="utf-8")
     assert written == cli_page.page(), "python tests/project/cli_page.py --write"
+
+
+def test_every_parameter_of_a_command_has_a_help() -> None:
+    commands = cli_page.get_command(cli_page.app).commands.items()
+    nameless = [
+        (name, one.name) for name, command in commands for one in command.params if not one.help
+    ]
+    assert nameless == [("account", "action")]  # its values are their own names

@@ -60,6 +60,7 @@ from tests.support.canaries import (
 )
 from tests.support.commands import CliRunner
 from tests.support.ledgers import FAULTS, entries_of, sabotage, secret_of, write_past_the_library
+from tests.support.mlflow_stores import new_store
 
 pytestmark = pytest.mark.processes
 
@@ -398,8 +399,7 @@ import sklearn.metrics
 
 tree = DecisionTreeClassifier(max_features=1, random_state=99)
 def in_store(name):
-    Path(name).mkdir()
-    mlflow.set_tracking_uri(f"sqlite:///{name}/tracking.db")
+    mlflow.set_tracking_uri(f"sqlite:///{name}/mlflow.db")
     place = (Path(name) / "artifacts").absolute().as_uri()
     mlflow.set_experiment(experiment_id=mlflow.create_experiment("e", artifact_location=place))
 
@@ -437,6 +437,8 @@ with mlflow.start_run():
 def test_mlflows_autologging_sees_releases_alone(data: Data, tmp_path: Path, models: str) -> None:
     # By hand, the same predictions would have put the raw score into the analyst's run.
     holdout = data.open(tmp_path / "ledger.db")
+    for name in ("guarded", "unguarded"):
+        new_store(tmp_path / name)
     run(MLFLOW.replace("MODELS", models), data, holdout)
     canaries = canaries_of(holdout, data.y)
     assert len(holdout.history()) == 14

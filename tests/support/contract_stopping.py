@@ -413,7 +413,7 @@ class BoostingContract(TreesContract):
     given_away : str
         What a program adds that makes the library evaluate on the holdout itself.
     yields_margins : bool
-        Whether the guard is given raw margins where no link is stated, and refuses them.
+        Whether the library makes no probabilities of the margins of an objective of one's own.
     """
 
     objectives: ClassVar[tuple[str, ...]]
@@ -436,15 +436,26 @@ class BoostingContract(TreesContract):
         assert holdout.status().submissions == 0
 
     @pytest.mark.filterwarnings("ignore:Failed to import numba:UserWarning")
-    def test_an_objective_of_ones_own_needs_a_link(self, variant: dict[str, Any]) -> None:
+    def test_margins_of_an_objective_of_ones_own_are_never_taken_for_probabilities(
+        self, variant: dict[str, Any]
+    ) -> None:
         data = self.data("binary")
-        holdout = data.holdout()
-        if self.yields_margins:
-            with pytest.raises(InvalidArgument, match=r"^link must be"):
-                self.fit_own_objective(type(self).ladder_stopping(holdout), data, **variant)
-        by = self.stopping_for(holdout, self.patience, link=expit)
+        for scoring in ("neg_log_loss", "accuracy"):
+            holdout = data.holdout(scoring, ledger="memory")
+            by = self.stopping_for(holdout, self.patience)
+            if self.yields_margins:
+                with pytest.raises(InvalidArgument, match=r"^objective must be one whose prob"):
+                    self.fit_own_objective(by, data, **variant)
+                assert holdout.status().submissions == 0
+            else:
+                shares = expit(self.fit_own_objective(by, data, **variant))
+                answer = shares if scoring == "neg_log_loss" else (shares > 0.5).astype(int)
+                assert_kept(holdout, by.stopping, holdout.submit(answer))
+        holdout = data.holdout("roc_auc", ledger="memory")
+        by = self.stopping_for(holdout, self.patience)
         margins = self.fit_own_objective(by, data, **variant)
-        assert_kept(holdout, by.stopping, holdout.submit(expit(margins)))
+        ranks = margins if self.yields_margins else expit(margins)
+        assert_kept(holdout, by.stopping, holdout.submit(ranks))
 
     @pytest.mark.nightly
     def test_the_search_for_raw_scores_finds_those_of_a_holdout_given_away(

@@ -534,7 +534,7 @@ def command_calls(folder: Path) -> list[Call]:
 # Where the library calls a model or a function of the caller's, whose errors are theirs.
 _CALLS_OUT = {
     "responses.py": {"answer_of"},
-    "loops.py": {"candidate", "inner_score", "_fitted"},
+    "loops.py": {"candidate", "inner_score"},
     "winners.py": {"_built"},
     "widths.py": {"rows_needed"},
     "measuring.py": {"run"},

@@ -231,4 +231,4 @@ def submission_in(
     """Read a submission, or another command with predictions, as a server reads its body."""
     query = {} if ids is None else {"ids": ids}
     sent = Sent(data, media, query)
-    return command_in(kind or commands.Submit, sent, lambda: space, wanted)
+    return command_in(kind or commands.Submit, sent, space, wanted)

@@ -86,7 +86,13 @@ def _asks_for_typing(node: ast.AST) -> bool:
 
 def _names_the_extra(node: ast.AST) -> bool:
     match node:
-        case ast.With(items=[ast.withitem(context_expr=ast.Call(func=ast.Name(id="needed")))]):
+        case ast.With(
+            items=[
+                ast.withitem(
+                    context_expr=ast.Call(func=ast.Name(id="needed") | ast.Attribute(attr="needed"))
+                )
+            ]
+        ):
             return True
     return False
 

@@ -21,6 +21,7 @@ from ladderholdout.identity import hashing, matching
 from ladderholdout.ledger.arrays import digests_of
 from ladderholdout.ledger.events import Submitted
 from ladderholdout.metrics import Evaluation
+from ladderholdout.metrics.arrays import by_index
 from ladderholdout.metrics.responses import predicts
 from ladderholdout.vault import Rows
 
@@ -214,7 +215,7 @@ def _by_submission(model: Any, firsts: Firsts, incumbent: int | None) -> dict[in
 def _predictions(guard: Guard, model: Any, rows: Rows) -> NDArray[Any]:
     """Return canonical predictions on the fresh rows, from a model or as they were given."""
     metric, classes = guard.metric, guard.holdout.classes
-    answer = metric.respond(model, rows.X, classes) if predicts(model) else model
+    answer = metric.respond(model, rows.X, classes) if predicts(model) else by_index(model, rows)
     return metric.canonical(answer, len(rows.y), classes)
 
 

@@ -339,12 +339,7 @@ def _distance_label(shown: Audit | Record) -> str:
     return f"distance ({unit})"
 
 
-COLOURS = {
-    "released": RELEASED,
-    "raw": RAW,
-    "fresh": FRESH,
-    "quiet": QUIET,
-}
+COLOURS = {"released": RELEASED, "raw": RAW, "fresh": FRESH, "quiet": QUIET}
 
 
 class Picture(NamedTuple):

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ladderholdout.guard.views import Submission
+from ladderholdout.ledger.events import Damaged
 from ladderholdout.ledger.log import AT_A_TIME
 
 T = TypeVar("T")
@@ -435,5 +436,7 @@ class GrowingColumns:
         self._length = end
 
     def columns(self) -> dict[str, Array]:
-        """Return the columns up to their last row."""
+        """Return the columns up to their last row; an entry that was not found was changed."""
+        if self._length < self._total:
+            raise Damaged
         return {name: column[: self._length] for name, column in self._columns.items()}

@@ -15,7 +15,6 @@ from ladderholdout.certificates.comparisons import certify_difference
 from ladderholdout.certificates.metric_limits import Bound, Rows, bound_of, score_limits
 from ladderholdout.certificates.score_intervals import certify_score
 from ladderholdout.certificates.transcript import (
-    Certificate,
     Transcript,
     certify,
     grid_of,
@@ -24,7 +23,6 @@ from ladderholdout.certificates.transcript import (
 
 __all__ = [
     "Bound",
-    "Certificate",
     "LadderTranscript",
     "Rows",
     "Transcript",

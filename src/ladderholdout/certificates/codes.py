@@ -13,6 +13,7 @@ import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import scipy
@@ -29,7 +30,7 @@ FALL_SHAPES = np.array([1, 2, 4, 8])
 SHAPES_BELOW, MEMORIES = np.array([1, 2, 4, 8, 16]), (1.0, 0.8)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LadderTranscript:
     """What one ladder had released before a batch began.
 
@@ -103,20 +104,16 @@ class LadderTranscript:
         float
             Of the improvements and of the values.
         """
-        return sum(self.lengths())
+        return sum(self.lengths)
 
+    @cached_property
     def lengths(self) -> tuple[float, float]:
-        """Return the two parts of `length`: which queries improved, and what was released.
-
-        Returns
-        -------
-        tuple of (float, float)
-            Of the improvements, and of the values.
+        """The two parts of `length`: of which queries improved, and of what was released.
 
         Examples
         --------
         >>> ladder = LadderTranscript(queries=100, improved=(1, 7), values=(30, 22), n_values=101)
-        >>> [round(part, 2) for part in ladder.lengths()]
+        >>> [round(part, 2) for part in ladder.lengths]
         [7.93, 8.54]
         """
         flags = 0.0

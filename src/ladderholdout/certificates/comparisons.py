@@ -15,12 +15,11 @@ from ladderholdout.certificates.group_limits import share_of_groups
 from ladderholdout.certificates.metric_limits import Rows, bound_of, has_no_least, score_limits
 from ladderholdout.certificates.score_intervals import assumptions_of
 from ladderholdout.certificates.targeted_bets import ordered_mean_limits
-from ladderholdout.certificates.transcript import Certificate, check_nats
+from ladderholdout.certificates.transcript import check_nats
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.limits import Limits, paired_limits
-from ladderholdout.limits.betting import mean_limits
+from ladderholdout.limits.betting import Limits, mean_limits
 from ladderholdout.limits.intervals import LARGEST_SIDE
-from ladderholdout.limits.trinomial import LEAST_LEVEL, MOST_ROWS
+from ladderholdout.limits.trinomial import LEAST_LEVEL, MOST_ROWS, paired_limits
 from ladderholdout.metrics import Metric
 from ladderholdout.metrics.arrays import FloatArray
 
@@ -38,7 +37,7 @@ def certify_difference(
     log_count: float,
     *,
     confidence: float = 0.95,
-) -> Certificate:
+) -> Limits:
     """Return an interval for the difference of the true scores of two models.
 
     Means of losses are compared row by row: losses of 0 and 1 by the exact limits of a trinomial
@@ -59,7 +58,7 @@ def certify_difference(
 
     Returns
     -------
-    Certificate
+    Limits
         Of the true score of the first model less that of the second.
 
     Raises
@@ -86,10 +85,10 @@ def certify_difference(
         raise InvalidArgument("metric", "one with a bound", metric.name, bound)
     limits = difference_limits(metric, first, second, log_level)
     n = len(first.targets) if first.groups is None else len(first.groups)
-    low, high, log_values = _shown(limits, _range_of(metric), n, log_level)
+    low, high, price = _shown(limits, _range_of(metric), n, log_level)
     grouped = None if first.groups is None else first.groups.estimand
-    assumptions = (*assumptions_of(metric, estimand=grouped), FAMILY)
-    return Certificate(low, high, confidence, limits.bound, log_count, assumptions, log_values)
+    assumed = (*assumptions_of(metric, estimand=grouped), FAMILY)
+    return Limits(low, high, limits.bound, confidence, log_count, assumed, price)
 
 
 FAMILY = (

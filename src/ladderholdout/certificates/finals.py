@@ -324,11 +324,11 @@ class FinalsEvidence:
         assert grid.limits is not None
         least, unit = grid.limits[0], grid.limits[1] - grid.limits[0]
         share, rounding = (shown - least) / unit, grid.rounding(shown) / unit
-        _, low, high = reserve_interval(
+        limits = reserve_interval(
             share, grid.n, log_count, confidence=confidence, rounding=rounding
         )
         # Whatever the labels were that were amended.
-        low, high = max(low - self.amended, 0.0), min(high + self.amended, 1.0)
+        low, high = max(limits.low - self.amended, 0.0), min(limits.high + self.amended, 1.0)
         return shown, least + unit * low, least + unit * high, grid.price(shown)
 
 

@@ -150,7 +150,7 @@ def bound_of(metric: Metric, *, grouped: bool = False) -> Bound | str:
         # The rows of each class may have been drawn apart: proposition B2 is not for these.
         if metric.is_classification and not metric.alike_rows:
             return Bound("bets", (1, 2, 3), _mean)
-        return Bound("bets", (1,), _ordered_mean)
+        return Bound("bets", (1,), partial(_mean, ordered=True))
     prepare = _prepare_of(metric)
     if isinstance(prepare, of.Averaged):
         return _averaged(prepare)
@@ -230,17 +230,11 @@ def _share_of_hits(metric: Metric, rows: Rows, log_level: float) -> Limits:
     return limits.through(lambda share: share / (2.0 - share)) if is_jaccard else limits
 
 
-def _mean(metric: Metric, rows: Rows, log_level: float) -> Limits:
+def _mean(metric: Metric, rows: Rows, log_level: float, *, ordered: bool = False) -> Limits:
     losses = metric.evaluate(rows.targets, rows.predictions).bounded_losses
     assert losses is not None and metric.risk_range is not None
-    return mean_limits(losses, log_level, metric.risk_range).through(metric.to_score)
-
-
-def _ordered_mean(metric: Metric, rows: Rows, log_level: float) -> Limits:
-    losses = metric.evaluate(rows.targets, rows.predictions).bounded_losses
-    assert losses is not None and metric.risk_range is not None
-    found = ordered_mean_limits(losses, log_level, metric.risk_range, rng=rows.rng)
-    return found.through(metric.to_score)
+    limits = partial(ordered_mean_limits, rng=rows.rng) if ordered else mean_limits
+    return limits(losses, log_level, metric.risk_range).through(metric.to_score)
 
 
 def _averaged(prepare: of.Averaged) -> Bound:

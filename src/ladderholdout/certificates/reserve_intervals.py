@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from ladderholdout.arguments import as_given, whole
 from ladderholdout.certificates import transcript
 from ladderholdout.errors import InvalidArgument
+from ladderholdout.limits.betting import Limits
 from ladderholdout.mechanisms.arithmetic import HALFWAY
 from ladderholdout.metrics.scales import Scale
 
@@ -253,7 +254,7 @@ def reserve_interval(
     binary: bool = True,
     weights: ArrayLike | None = None,
     rounding: float | None = None,
-) -> tuple[str, float, float]:
+) -> Limits:
     """Return an interval from a query of rows that steered no search.
 
     Parameters
@@ -275,13 +276,12 @@ def reserve_interval(
 
     Returns
     -------
-    tuple of (str, float, float)
-        The bound's name and the ends of the interval.
+    Limits
 
     Examples
     --------
-    >>> bound, low, high = reserve_interval(0.2, 300, reserve_log_count(1))
-    >>> bound, round(low, 3), round(high, 3)
+    >>> found = reserve_interval(0.2, 300, reserve_log_count(1))
+    >>> found.bound, round(found.low, 3), round(found.high, 3)
     ('exact binomial', 0.151, 0.257)
     """
     half = (0.5 + HALFWAY) * (1.0 / n if rounding is None else rounding)
@@ -292,7 +292,7 @@ def reserve_interval(
 
 def drawn_interval(
     low: float, risk: float, high: float, log_count: float, confidence: float = 0.95
-) -> tuple[str, float, float]:
+) -> Limits:
     """Return an approximate interval from one that was drawn at `DRAWN_LEVEL`.
 
     Its distances from the risk grow like those of a normal distribution.
@@ -306,18 +306,19 @@ def drawn_interval(
 
     Returns
     -------
-    tuple of (str, float, float)
-        The bound's name and the ends of the interval, not clipped to any range.
+    Limits
+        Not clipped to any range.
 
     Examples
     --------
     >>> drawn_interval(0.08, 0.1, 0.12, log_count=0.0)
-    ('Bayesian bootstrap, approximate', 0.08, 0.12)
+    Limits(low=0.08, high=0.12, bound='Bayesian bootstrap, approximate')
     """
     log_level = math.log1p(-confidence) - log_count - math.log(2.0)
     factor = float(scipy.special.ndtri_exp(log_level) / scipy.special.ndtri_exp(DRAWN_LEVEL))
     low, high = risk - factor * (risk - low), risk + factor * (high - risk)
-    return "Bayesian bootstrap, approximate", float(f"{low:.12g}"), float(f"{high:.12g}")
+    low, high = float(f"{low:.12g}"), float(f"{high:.12g}")
+    return Limits(low, high, "Bayesian bootstrap, approximate")
 
 
 def reserve_assumptions(

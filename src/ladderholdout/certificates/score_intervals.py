@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ladderholdout.arguments import inside
 from ladderholdout.certificates import metric_limits
 from ladderholdout.certificates import transcript as assumed
-from ladderholdout.certificates.transcript import Certificate, Transcript
-from ladderholdout.limits import Limits
+from ladderholdout.certificates.transcript import Transcript
+from ladderholdout.limits.betting import Limits
 from ladderholdout.limits.intervals import LARGEST_SIDE
 from ladderholdout.metrics import Metric
 from ladderholdout.metrics.measuring import within_stated
@@ -94,7 +94,7 @@ def clipping_of(metric: Metric, clipped: tuple[int, float] | None, n: int) -> st
 
 def shown_limits(
     metric: Metric, rows: metric_limits.Rows, log_level: float, *, near: float
-) -> tuple[Limits, float, tuple[int, float] | None]:
+) -> Limits:
     """Return confidence limits of a metric's true score as they are shown, with their price.
 
     They are rounded outward to ends that a code gives a chance to.
@@ -109,13 +109,9 @@ def shown_limits(
 
     Returns
     -------
-    limits : Limits
-        Outside of those that `score_limits` returns, or equal to them.
-    price : float
-        Minus the logarithm of the chance that the code gives to all that is shown, in nats.
-    clipped : tuple of (int, float) or None
-        How many rows have an error beyond the stated range, to which it is clipped, and by what
-        share that makes the score smaller, rounded up; None if there is no such range.
+    Limits
+        Outside of those that `score_limits` returns, or equal to them. Its `log_values` is minus
+        the logarithm of the chance that the code gives to all that is shown, in nats.
 
     Raises
     ------
@@ -130,8 +126,8 @@ def shown_limits(
     >>> rng = np.random.default_rng(0)
     >>> y = rng.integers(0, 2, 1000)
     >>> rows = Rows(y, y + rng.normal(size=1000), rng)
-    >>> limits, price, _ = shown_limits(get_metric("roc_auc"), rows, -4.4, near=0.78)
-    >>> round(limits.low, 3), round(limits.high, 3), round(price, 1)
+    >>> limits = shown_limits(get_metric("roc_auc"), rows, -4.4, near=0.78)
+    >>> round(limits.low, 3), round(limits.high, 3), round(limits.log_values, 1)
     (0.735, 0.84, 8.0)
     """
     limits, clipped = metric_limits.score_limits(metric, rows, log_level), _clipped(metric, rows)
@@ -149,7 +145,8 @@ def shown_limits(
     low, low_price = code.below(-math.inf if endless and limits.low < least else limits.low, least)
     high, high_price = code.above(limits.high, most)
     low = -math.inf if endless and low == least else low
-    return Limits(low, high, limits.bound), price + low_price + high_price, clipped
+    price = price + low_price + high_price
+    return replace(limits, low=low, high=high, log_values=price, clipped=clipped)
 
 
 def certify_score(
@@ -160,7 +157,7 @@ def certify_score(
     released: float,
     confidence: float = 0.95,
     price: float = 0.0,
-) -> Certificate:
+) -> Limits:
     """Certify the score of an incumbent, from its predictions.
 
     The interval is a function of the rows and not of the released score. So it is right for any
@@ -187,7 +184,7 @@ def certify_score(
 
     Returns
     -------
-    Certificate
+    Limits
 
     Raises
     ------
@@ -210,13 +207,10 @@ def certify_score(
     assumed.check_nats("price", price)
     log_count = transcript.log_count() + price
     level = min(math.log1p(-confidence) - log_count - math.log(2.0), LARGEST_SIDE)
-    limits, log_values, clipped = shown_limits(metric, rows, level, near=released)
+    limits = shown_limits(metric, rows, level, near=released)
     estimand = None if rows.groups is None else rows.groups.estimand
     assumptions = assumptions_of(metric, batch=transcript.place > 1, estimand=estimand)
-    return Certificate(
-        *(limits.low, limits.high, confidence, limits.bound, log_count),
-        *(assumptions, log_values, clipped),
-    )
+    return replace(limits, confidence=confidence, log_count=log_count, assumptions=assumptions)
 
 
 # Neighbouring ends that can be shown, as multiples of each other; the chance that a code gives to

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from numpy.typing import ArrayLike
 
@@ -12,6 +12,7 @@ from ladderholdout.arguments import inside, whole
 from ladderholdout.certificates.codes import LadderTranscript, event_length, place_length
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.limits import intervals
+from ladderholdout.limits.betting import Limits
 from ladderholdout.mechanisms import Mechanism
 from ladderholdout.mechanisms.arithmetic import HALFWAY
 from ladderholdout.mechanisms.base import State, bar_of, counting_of
@@ -283,47 +284,6 @@ class Transcript:
         return event, place_length(self.place) if self.size is None else math.log(self.size)
 
 
-@dataclass(frozen=True, slots=True)
-class Certificate:
-    """A confidence interval after a search: for a true risk, a true score, or their difference.
-
-    Attributes
-    ----------
-    low, high : float
-        Ends of the interval; where it is worked out from rows, rounded outward to what can be
-        shown.
-    confidence : float
-        At least this is the chance that all certificates of this holdout hold together, or all
-        comparisons.
-    bound : str
-        The inequality behind it.
-    log_count : float
-        L: the level was divided by exp(L).
-    assumptions : tuple of str
-        What must be true; where it is not, the certificate is void.
-    log_values : float
-        What it costs later transcripts that this was shown, in nats; 0 where it follows from what
-        was released.
-    clipped : tuple of (int, float) or None
-        As `shown_limits` returns it.
-
-    Examples
-    --------
-    >>> certificate = certify(0.05, 5000, Transcript(before=0, place=144, ladders=()))
-    >>> round(certificate.low, 3), round(certificate.high, 3), certificate.confidence
-    (0.037, 0.066, 0.95)
-    """
-
-    low: float
-    high: float
-    confidence: float
-    bound: str
-    log_count: float
-    assumptions: tuple[str, ...]
-    log_values: float = 0.0
-    clipped: tuple[int, float] | None = None
-
-
 def certify(
     risk: float,
     n: int,
@@ -335,7 +295,7 @@ def certify(
     binary: bool = True,
     weights: ArrayLike | None = None,
     price: float = 0.0,
-) -> Certificate:
+) -> Limits:
     """Certify a released risk.
 
     Blum & Hardt 2015, the union bound of Theorem 3.1, over the transcripts that happened.
@@ -364,7 +324,7 @@ def certify(
 
     Returns
     -------
-    Certificate
+    Limits
 
     Raises
     ------
@@ -392,11 +352,11 @@ def certify(
         half += noise(log_wrong - place_length(transcript.before + transcript.place))
     low, high = min(max(risk - half, 0.0), 1.0), min(max(risk + half, 0.0), 1.0)
     log_level = log_wrong - log_count - math.log(2.0)
-    bound, low, high = widened(low, high, n, log_level, binary, weights)
-    assumptions = [ROWS, LABELS, FEATURES if weights is None else WEIGHTS]
-    assumptions += [BATCH] * (transcript.place > 1) + [RANGE] * (not binary)
+    limits = widened(low, high, n, log_level, binary, weights)
+    assumed: tuple[str, ...] = (ROWS, LABELS, FEATURES if weights is None else WEIGHTS)
+    assumed += (BATCH,) * (transcript.place > 1) + (RANGE,) * (not binary)
     price += log_count
-    return Certificate(low, high, confidence, bound, price, tuple(assumptions))
+    return replace(limits, confidence=confidence, log_count=price, assumptions=assumed)
 
 
 def later_price(number: int, confidence: float) -> float:
@@ -432,26 +392,29 @@ def later_price(number: int, confidence: float) -> float:
 
 def widened(
     low: float, high: float, n: int, log_level: float, binary: bool, weights: ArrayLike | None
-) -> tuple[str, float, float]:
+) -> Limits:
     """Widen a range of empirical risks to one of true risks, at a level for each side."""
     if weights is not None:
         weights = checked_weights(weights, n, "weights")
-        ends = (
+        return Limits(
             intervals.weighted_lower(low, weights, log_level),
             intervals.weighted_upper(high, weights, log_level),
+            "Chernoff and Hoeffding, weighted",
         )
-        return "Chernoff and Hoeffding, weighted", *ends
     if not binary:
-        ends = (
+        return Limits(
             intervals.bounded_lower(low, n, log_level),
             intervals.bounded_upper(high, n, log_level),
+            "Chernoff and Bentkus",
         )
-        return "Chernoff and Bentkus", *ends
     fewest = math.ceil(low * n - COUNT_NOISE)
     most = math.floor(high * n + COUNT_NOISE)
     level = min(log_level, intervals.LARGEST_SIDE)
-    ends = intervals.exact_lower(fewest, n, level), intervals.exact_upper(most, n, level)
-    return "exact binomial", *ends
+    return Limits(
+        intervals.exact_lower(fewest, n, level),
+        intervals.exact_upper(most, n, level),
+        "exact binomial",
+    )
 
 
 @dataclass(frozen=True, slots=True)

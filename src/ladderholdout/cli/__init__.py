@@ -10,6 +10,7 @@ import typer
 
 from ladderholdout.cli import audits, boards, challenges, holdouts, planning, serving, upkeep
 from ladderholdout.cli.common import reported
+from ladderholdout.cli.options import described
 
 app = typer.Typer(
     name="ladder-holdout",
@@ -90,6 +91,7 @@ def _options(
 
 for _panel, _commands in COMMANDS.items():
     for _name, _command in _commands.items():
-        app.command(_name, rich_help_panel=_panel)(reported(_command))
+        _status = holdouts.status_of_refusal if _name == "gate" else None
+        app.command(_name, rich_help_panel=_panel)(reported(described(_command), _status))
 
 __all__ = ["app"]

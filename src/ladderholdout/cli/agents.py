@@ -9,28 +9,23 @@ import asyncio
 import json
 import threading
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from pydantic import ConfigDict, Field, WithJsonSchema
 
+from ladderholdout import errors, extras
 from ladderholdout.arguments import text
-from ladderholdout.cli.common import json_of
-from ladderholdout.cli.files import predictions_from
-from ladderholdout.errors import InvalidArgument, LadderHoldoutError, LadderHoldoutWarning
-from ladderholdout.extras import needed
-from ladderholdout.guard import commands
-from ladderholdout.guard.open_ladder import ladder_of
-from ladderholdout.guard.rows import NamedPredictions
+from ladderholdout.cli import common, files
+from ladderholdout.guard import commands, open_ladder, rows
 from ladderholdout.holdout import LadderHoldout
 from ladderholdout.metrics import ItemMetric
-from ladderholdout.remote.connection import Token, place_of
-from ladderholdout.remote.tables import Form
+from ladderholdout.remote import connection, tables
 
-with needed("A server of the Model Context Protocol"):
+with extras.needed("A server of the Model Context Protocol"):
     from mcp import types
     from mcp.server import Server
     from mcp.server.stdio import stdio_server
@@ -129,75 +124,39 @@ class History:
 
 
 _WARNINGS = {"type": "array", "items": {"type": "string"}}
-
-
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """A tool: the kinds of its arguments and its answer, and its description."""
-
-    asked: Any
-    answer: Any
-    description: str
-    more: Mapping[str, Any] = field(default_factory=dict)
-
-    def tool(self, name: str) -> types.Tool:
-        """Describe it by the schemas of its parts."""
-        told = commands.schema_of(self.answer)
-        told["properties"] |= {**self.more, "warnings": _WARNINGS}
-        told["required"] = list(told["properties"])
-        asked = commands.adapter(self.asked).json_schema()
-        return types.Tool(
-            name=name, description=self.description, input_schema=asked, output_schema=told
-        )
-
-
-OFFERS = {
-    "submit": Offer(
-        Submit,
-        commands.Submit.answer,
-        "Submit predictions for all rows of the holdout, in the order in which the rows were "
-        "first registered, or with `ids`, and return what is released. `improved` states "
-        "whether the score is better than the released one by more than the holdout's step; "
-        "only then does the released score change. If it is false, nothing more is shown of "
-        "this submission: `score` is that of the incumbent, an earlier submission. Predictions "
-        "that were submitted before improve nothing and cost nothing.",
-    ),
-    "decide": Offer(
-        Decide,
-        commands.Decide.answer,
-        "Ask whether a candidate may be kept in place of the incumbent, on a holdout whose "
-        "rule is GateLadder (`status` states it). The first candidate is the baseline, which "
-        "is accepted only with `baseline`. One error bounds all decisions together: `accepted` "
-        "is true if the candidate was shown to be better. If it is false, keep what "
-        "`incumbent` names; `unchanged` states that no prediction differs from it. No score "
-        "is shown.",
-    ),
-    "status": Offer(
+# Each tool is a method of `Tools`: the kinds of its arguments and its answer, and what it adds.
+_TOOLS: Mapping[str, tuple[Any, Any, dict[str, Any]]] = {
+    "submit": (Submit, commands.Submit.answer, {}),
+    "decide": (Decide, commands.Decide.answer, {}),
+    "status": (
         commands.Status,
         commands.Status.answer,
-        "Return the holdout's metric, its number of rows, what a prediction is, the released "
-        "score, and the interval that its true score is in however you searched. No raw score "
-        "and no label is part of it, and it is no submission.",
         {
             "prediction": {"type": "string", "description": "What one prediction is."},
             "classes": {"type": ["array", "null"], "description": "The class labels, sorted."},
         },
     ),
-    "health": Offer(
-        commands.Health,
-        commands.Health.answer,
-        "Return how used up the holdout is: the width of the interval for the true score now, "
-        "and after as many more improvements. It is no submission and costs nothing.",
-    ),
-    "history": Offer(
+    "health": (commands.Health, commands.Health.answer, {}),
+    "history": (
         History,
         commands.History.answer,
-        "Return your latest submissions, and what was released after each. A submission's own "
-        "score is known if it improved. With `after` it is a page of all of them: "
-        "those that follow this number; `next` is what to state for the next page.",
         {"next": {"type": ["integer", "null"], "description": "Null if none follow."}},
     ),
 }
+
+
+def tool(name: str) -> types.Tool:
+    """Describe a tool by the schemas of its parts, and by its docstring."""
+    asked, answer, more = _TOOLS[name]
+    told = commands.schema_of(answer)
+    told["properties"] |= {**more, "warnings": _WARNINGS}
+    told["required"] = list(told["properties"])
+    return types.Tool(
+        name=name,
+        description=" ".join((getattr(Tools, name).__doc__ or "").split()),
+        input_schema=commands.adapter(asked).json_schema(),
+        output_schema=told,
+    )
 
 
 class Tools:
@@ -214,19 +173,12 @@ class Tools:
     """
 
     def __init__(self, url: str, folder: Path = Path()) -> None:
-        place_of(url)
-        Token().read()
+        connection.place_of(url)
+        connection.Token().read()
         self._url, self._folder = url, folder
         self._holdout: LadderHoldout | None = None
         # Warnings are caught for the whole process, so one call comes after the other.
         self._lock = threading.Lock()
-        self._named: Mapping[str, Callable[[Any], Any]] = {
-            "submit": self._submit,
-            "decide": self._decide,
-            "status": self._status,
-            "health": self._health,
-            "history": self._history,
-        }
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Call a tool.
@@ -247,18 +199,19 @@ class Tools:
         LadderHoldoutError
             An argument is refused, or the server refuses or does not answer.
         """
-        if name not in self._named:
-            raise InvalidArgument("the tool", "one of " + ", ".join(self._named), "another")
-        known = commands.schema_of(OFFERS[name].asked, "validation").get("properties", {})
+        if name not in _TOOLS:
+            raise errors.InvalidArgument("the tool", "one of " + ", ".join(_TOOLS), "another")
+        kind, _, _ = _TOOLS[name]
+        known = commands.schema_of(kind, "validation").get("properties", {})
         if not set(arguments) <= set(known):
             allowed = f"some of {', '.join(known)}" if known else "none"
-            raise InvalidArgument(f"arguments of {name}", allowed, "others")
+            raise errors.InvalidArgument(f"arguments of {name}", allowed, "others")
         given = {key: value for key, value in arguments.items() if value is not None}
-        asked = commands.checked(OFFERS[name].asked, given)
+        asked = commands.checked(kind, given)
         with self._lock, warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", LadderHoldoutWarning)
-            answer: dict[str, Any] = commands.plain(self._named[name](asked))
-        ours = (each for each in caught if issubclass(each.category, LadderHoldoutWarning))
+            warnings.simplefilter("always", errors.LadderHoldoutWarning)
+            answer: dict[str, Any] = commands.plain(getattr(self, name)(asked))
+        ours = (each for each in caught if issubclass(each.category, errors.LadderHoldoutWarning))
         return answer | {"warnings": [str(warning.message) for warning in ours]}
 
     def _open(self) -> LadderHoldout:
@@ -266,11 +219,26 @@ class Tools:
             self._holdout = LadderHoldout.connect(self._url, timeout=_PATIENCE)
         return self._holdout
 
-    def _submit(self, asked: Submit) -> Any:
+    def submit(self, asked: Submit) -> Any:
+        """Submit predictions for all rows of the holdout, and return what is released.
+
+        They are in the order in which the rows were first registered, or have `ids`. `improved`
+        states whether the score is better than the released one by more than the holdout's step;
+        only then does the released score change. If it is false, nothing more is shown of this
+        submission: `score` is that of the incumbent, an earlier submission. Predictions that were
+        submitted before improve nothing and cost nothing.
+        """
         note, holdout = _note_of("submit", asked), self._open()
         return holdout.submit(self._predictions(holdout, asked), context=note)
 
-    def _decide(self, asked: Decide) -> Any:
+    def decide(self, asked: Decide) -> Any:
+        """Ask whether a candidate may be kept in place of the incumbent.
+
+        It needs a holdout whose rule is GateLadder (`status` states it). The first candidate is the
+        baseline, which is accepted only with `baseline`. One error bounds all decisions together:
+        `accepted` is true if the candidate was shown to be better. If it is false, keep what
+        `incumbent` names; `unchanged` states that no prediction differs from it. No score is shown.
+        """
         note, holdout = _note_of("decide", asked), self._open()
         predictions, margin = self._predictions(holdout, asked), asked.margin
         return holdout.gate(predictions, context=note, margin=margin, baseline=asked.baseline)
@@ -280,21 +248,26 @@ class Tools:
             predictions = _list_in("predictions", asked.predictions)
             if asked.ids is None:
                 return predictions
-            return NamedPredictions(predictions, _list_in("ids", asked.ids))
+            return rows.NamedPredictions(predictions, _list_in("ids", asked.ids))
         if isinstance(asked.ids, list):
-            raise InvalidArgument("ids", "the name of a column of the file", "a list")
+            raise errors.InvalidArgument("ids", "the name of a column of the file", "a list")
         if not asked.file.isprintable():
-            raise InvalidArgument("file", "the path of a file", "another text")
-        ladder = ladder_of(holdout, several=True)
+            raise errors.InvalidArgument("file", "the path of a file", "another text")
+        ladder = open_ladder.ladder_of(holdout, several=True)
         facts, state = ladder.facts, ladder.execute(commands.State())
-        form = Form(ladder.metric, facts.n, facts.classes, state.has_ids)
-        return predictions_from(Path(asked.file), form, ids=asked.ids, folder=self._folder)
+        form = tables.Form(ladder.metric, facts.n, facts.classes, state.has_ids)
+        return files.predictions_from(Path(asked.file), form, ids=asked.ids, folder=self._folder)
 
-    def _status(self, asked: commands.Status) -> Any:
+    def status(self, asked: commands.Status) -> Any:
+        """Return the metric, the number of rows, what a prediction is, and what was released.
+
+        That is the released score, and the interval that its true score is in however you
+        searched. No raw score and no label is part of it, and it is no submission.
+        """
         # After fresh rows came, all else is refused until this shows that there are others.
         self._holdout = None
         holdout = self._open()
-        known = ladder_of(holdout, several=True).facts.classes
+        known = open_ladder.ladder_of(holdout, several=True).facts.classes
         kind = "items" if isinstance(holdout.metric, ItemMetric) else holdout.metric.response
         expected = {
             "prediction": _FORMS[kind],
@@ -302,15 +275,25 @@ class Tools:
         }
         return commands.plain(holdout.status()) | expected
 
-    def _history(self, asked: History) -> Any:
-        ladder, start = ladder_of(self._open(), several=True), asked.after
+    def history(self, asked: History) -> Any:
+        """Return your latest submissions, and what was released after each.
+
+        A submission's own score is known if it improved. With `after` it is a page of all of them:
+        those that follow this number; `next` is what to state for the next page.
+        """
+        ladder, start = open_ladder.ladder_of(self._open(), several=True), asked.after
         if start is None:
             start = max(0, ladder.execute(commands.State()).submissions - asked.limit)
         page = ladder.execute(commands.History(after=start, limit=asked.limit))
         last = page.submissions[-1].number if page.submissions else page.total
         return commands.plain(page) | {"next": last if last < page.total else None}
 
-    def _health(self, asked: commands.Health) -> Any:
+    def health(self, asked: commands.Health) -> Any:
+        """Return how used up the holdout is: the width of the interval for the true score.
+
+        It is that of now, and that after as many more improvements. It is no submission and costs
+        nothing.
+        """
         return self._open().health(more=asked.more, spent_at=asked.spent_at)
 
 
@@ -322,7 +305,7 @@ def _list_in(name: str, value: Any) -> list[Any]:
         except (ValueError, RecursionError):
             value = None
     if not isinstance(value, list):
-        raise InvalidArgument(name, "a list, or one as JSON text", "neither")
+        raise errors.InvalidArgument(name, "a list, or one as JSON text", "neither")
     return value
 
 
@@ -330,7 +313,7 @@ def _note_of(tool: str, asked: Submit) -> dict[str, str]:
     """Return the note of what is submitted, of which there has to be one."""
     if (asked.predictions is None) == (asked.file is None):
         actual = "neither" if asked.file is None else "both"
-        raise InvalidArgument(f"arguments of {tool}", "one of predictions and file", actual)
+        raise errors.InvalidArgument(f"arguments of {tool}", "one of predictions and file", actual)
     return {} if asked.note is None else {"note": text("note", asked.note)}
 
 
@@ -356,16 +339,16 @@ def run(url: str, folder: Path) -> None:
 
 async def _serve(tools: Tools) -> None:
     async def listed(*_: Any) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[offer.tool(name) for name, offer in OFFERS.items()])
+        return types.ListToolsResult(tools=[*map(tool, _TOOLS)])
 
     async def called(_: Any, asked: types.CallToolRequestParams) -> types.CallToolResult:
         try:
             answer = await asyncio.to_thread(tools.call, asked.name, asked.arguments or {})
-        except LadderHoldoutError as error:
+        except errors.LadderHoldoutError as error:
             return _result(str(error), is_error=True)
         except Exception as fault:  # its text may show anything
             return _result(f"The tool failed with {type(fault).__name__}.", is_error=True)
-        shown = json_of(answer)
+        shown = common.json_of(answer)
         return _result(shown, structured_content=json.loads(shown))
 
     server = Server(

@@ -1,44 +1,46 @@
-"""Commands of a leaderboard: its standings, and its finals."""
+"""Commands of a leaderboard: its standings, and its finals.
+
+Parameters
+----------
+ladder
+    The name of the leaderboard's ladders.
+table
+    Write the table into this file, too.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from ladderholdout.cli import common
+from ladderholdout.cli import common, options
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.leaderboard import Finals, Leaderboard
 
-_BoardOption = Annotated[str, typer.Option(help="The name of the leaderboard's ladders.")]
-_TableOption = Annotated[
-    Path | None, typer.Option("--csv", help="Write the table into this file, too.")
-]
-
 
 def leaderboard(
-    name: common.NameArgument,
-    ladder: _BoardOption = "leaderboard",
-    confidence: common.ConfidenceOption = None,
-    table: _TableOption = None,
-    page: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write a report of the board, with its finals, into this .html file, too."
-        ),
-    ] = None,
-    merge: Annotated[
-        tuple[str, str] | None,
-        typer.Option(help="Two accounts of one team: the first is its name from now on."),
-    ] = None,
-    leave: Annotated[str | None, typer.Option(help="An account that leaves the board.")] = None,
-    ledger: common.LedgerOption = None,
-    as_json: common.JsonOption = False,
+    name: options.Name,
+    *,
+    ladder: str = "leaderboard",
+    confidence: float | None = None,
+    table: Path | None = None,
+    page: Path | None = None,
+    merge: tuple[str, str] | None = None,
+    leave: str | None = None,
+    ledger: str | None = None,
+    as_json: bool = False,
 ) -> None:
     """Show a leaderboard: each account's rank and released score, with certificates.
 
     Before that --merge and --leave put on record who is one team, and who has left.
+
+    Parameters
+    ----------
+    page
+        Write a report of the board, with its finals, into this .html file, too.
+    merge
+        Two accounts of one team: the first is its name from now on.
+    leave
+        An account that leaves the board.
     """
     board = Leaderboard.open(name, ladder=ladder, ledger=ledger)
     if merge is not None:
@@ -52,62 +54,67 @@ def leaderboard(
 
 
 def close_round(
-    name: common.NameArgument,
-    ladder: _BoardOption = "leaderboard",
-    if_due: Annotated[
-        bool, typer.Option("--if-due", help="Close it where its hours are over, and not before.")
-    ] = False,
-    take_out: Annotated[
-        str | None,
-        typer.Option(help="An account of which nothing that waits is answered, on record."),
-    ] = None,
-    ledger: common.LedgerOption = None,
-    as_json: common.JsonOption = False,
+    name: options.Name,
+    *,
+    ladder: str = "leaderboard",
+    if_due: bool = False,
+    take_out: str | None = None,
+    ledger: str | None = None,
+    as_json: bool = False,
 ) -> None:
     """Close the round of a leaderboard: what waits is answered together, as one batch.
 
     With --if-due a timer of the system may run it as often as it likes.
+
+    Parameters
+    ----------
+    if_due
+        Close it where its hours are over, and not before.
+    take_out
+        An account of which nothing that waits is answered, on record.
     """
     board = Leaderboard.open(name, ladder=ladder, ledger=ledger)
     if take_out is not None:
         board.take_out(take_out)
     closed = board.close_if_due() if if_due else board.close_round()
-    if closed is None and not as_json:
-        common.print_lines("Nothing is answered: no submission waits, or the round is not due.")
-        return
-    shown = None if closed is None else {"round": closed.record, "releases": closed.releases}
-    common.print_result(shown if as_json else closed, as_json)
+    if closed is None:
+        nothing = "Nothing is answered: no submission waits, or the round is not due."
+        common.print_result(None, as_json, nothing)
+    else:
+        shown = {"round": closed.record, "releases": closed.releases}
+        common.print_result(shown, as_json, str(closed))
 
 
 def finals(
-    name: common.NameArgument,
-    entry: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="An account that takes part, with its best released submission; or ACCOUNT=NUMBER "
-            "for another one. Can be given several times; by default all take part."
-        ),
-    ] = None,
-    best: Annotated[
-        int | None, typer.Option(help="So many of the standings take part, from the first one on.")
-    ] = None,
-    again: Annotated[
-        bool, typer.Option("--again", help="Hold further ones, which pay for what was shown.")
-    ] = False,
-    ladder: _BoardOption = "leaderboard",
-    confidence: common.ConfidenceOption = None,
-    picture: Annotated[
-        Path | None, typer.Option(help="Draw the sets of ranks into this .svg file, too.")
-    ] = None,
-    table: _TableOption = None,
-    yes: common.YesOption = False,
-    ledger: common.LedgerOption = None,
-    as_json: common.JsonOption = False,
+    name: options.Name,
+    *,
+    entry: list[str] | None = None,
+    best: int | None = None,
+    again: bool = False,
+    ladder: str = "leaderboard",
+    confidence: float | None = None,
+    picture: Path | None = None,
+    table: Path | None = None,
+    yes: bool = False,
+    ledger: str | None = None,
+    as_json: bool = False,
 ) -> None:
     """Hold the finals of a leaderboard on its reserve, once; later on show them.
 
     All entries are compared with each other on rows that no submission was answered from: for each
     account its score, an interval, the ranks that it may have, and who is not separated from it.
+
+    Parameters
+    ----------
+    entry
+        An account that takes part, with its best released submission; or ACCOUNT=NUMBER for another
+        one. Can be given several times; by default all take part.
+    best
+        So many of the standings take part, from the first one on.
+    again
+        Hold further ones, which pay for what was shown.
+    picture
+        Draw the sets of ranks into this .svg file, too.
     """
     board = Leaderboard.open(name, ladder=ladder, ledger=ledger)
     if entry and best is not None:
@@ -115,12 +122,11 @@ def finals(
     entries = best if entry is None else _entries(entry)
     held = board.finals_held()
     if (again or not held) and not yes:
-        typer.echo(
+        common.confirm(
             "This shows how the entries do on the reserve, and puts it on record. Finals that are "
             "held later pay for what it shows.",
-            err=True,
+            "Hold the finals?",
         )
-        typer.confirm("Hold the finals?", abort=True, err=True)
     found: Finals = board.finals(entries, again=again, confidence=confidence)
     _write(table, found.to_csv())
     if picture is not None:

@@ -6,14 +6,11 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from ladderholdout.bundles import PLATFORMS, Challenge, write_bundle
-from ladderholdout.cli.common import JsonOption, LedgerOption, print_json, print_lines
+from ladderholdout.cli import common
 from ladderholdout.errors import HoldoutConflict, InvalidArgument
 from ladderholdout.guard import commands
-from ladderholdout.leaderboard import Leaderboard
-from ladderholdout.leaderboard.standings import BOARD
+from ladderholdout.leaderboard import Leaderboard, standings
 from ladderholdout.ledger.log import now
 from ladderholdout.ledger.place import resolve_url
 from ladderholdout.remote.connection import place_of
@@ -23,50 +20,47 @@ _DAYS = 90
 
 
 def bundle(
-    platform: Annotated[
-        str, typer.Argument(metavar="PLATFORM", help=f"One of {', '.join(PLATFORMS)}.")
-    ],
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="The holdout's name; it has a leaderboard.")
-    ],
-    folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Where to write it: a new or empty directory.")
-    ],
-    server: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="Where serve answers, as the platform reaches it."),
-    ] = None,
-    title: Annotated[
-        str | None, typer.Option(help="Of the challenge; by default the holdout's name.")
-    ] = None,
-    until: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DATE", help=f"The last day, as 2026-12-31; by default in {_DAYS} days."
-        ),
-    ] = None,
-    per_day: Annotated[
-        int, typer.Option(help="Submissions of a participant a day, on the platform.")
-    ] = 5,
-    ids: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN", help="The column of predictions that has the ids of the rows."
-        ),
-    ] = None,
-    ledger: LedgerOption = None,
-    as_json: JsonOption = False,
+    platform: Annotated[str, {"help": f"One of {', '.join(PLATFORMS)}."}],
+    name: str,
+    folder: Path,
+    *,
+    server: str | None = None,
+    title: str | None = None,
+    until: str | None = None,
+    per_day: int = 5,
+    ids: str | None = None,
+    ledger: str | None = None,
+    as_json: bool = False,
 ) -> None:
     """Write the bundle of a challenge for Codabench or EvalAI, whose scores come from a server.
 
     It has no label and no token: put that of an account with the role host into server.json.
+
+    Parameters
+    ----------
+    platform : PLATFORM
+        One of codabench, evalai.
+    name : NAME
+        The holdout's name; it has a leaderboard.
+    folder : DIR
+        Where to write it: a new or empty directory.
+    server : URL
+        Where serve answers, as the platform reaches it.
+    title
+        Of the challenge; by default the holdout's name.
+    until : DATE
+        The last day, as 2026-12-31; by default in 90 days.
+    per_day
+        Submissions of a participant a day, on the platform.
+    ids : COLUMN
+        The column of predictions that has the ids of the rows.
     """
     if server is None:
         raise InvalidArgument("--server", "the URL of a server", "missing")
     place, _ = place_of(server)
     home = home_of(resolve_url(ledger), name)
     facts, state = home.facts, home.execute(commands.State())
-    if facts.account != BOARD:
+    if facts.account != standings.BOARD:
         raise HoldoutConflict(
             f"{name!r} has no leaderboard. Start one with its rows: Leaderboard(X, y, name=...)."
         )
@@ -93,11 +87,10 @@ def bundle(
         ids=ids,
     )
     written = write_bundle(platform, challenge, folder)
-    if as_json:
-        print_json({"platform": platform, "files": written})
-        return
     (secret,) = (file for file in written if file.endswith("server.json"))
-    print_lines(
+    common.print_result(
+        {"platform": platform, "files": written},
+        as_json,
         *(str(folder / file) for file in written),
         "Next: the token of a host goes into "
         f"{folder / secret} (ladder-holdout account add {platform} --holdout {name} --role host "

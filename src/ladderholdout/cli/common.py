@@ -1,41 +1,26 @@
-"""What all commands share: common options, the console, errors in a sentence."""
+"""What all commands share: the console, questions, errors in a sentence."""
 
 from __future__ import annotations
 
 import functools
 import gc
-import inspect
 import json
 import os
 import re
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
-from typing import Annotated, Any, TypeVar
-from urllib.parse import quote
+from typing import Any, TypeVar
 
 import typer
 from rich.console import Console
 from rich.progress import Progress as Bar
 from rich.text import Text
 
-from ladderholdout.errors import (
-    DailyLimit,
-    InvalidArgument,
-    LadderHoldoutError,
-    LadderHoldoutWarning,
-    LedgerError,
-    MetricError,
-    VaultError,
-    printable,
-)
+from ladderholdout.errors import LadderHoldoutError, LadderHoldoutWarning, printable
 from ladderholdout.guard import commands
-from ladderholdout.guard.open_ladder import ladder_of
-from ladderholdout.guard.opening import by_first_order
-from ladderholdout.holdout import LadderHoldout
-from ladderholdout.ledger import holdout_names, resolve_url
 from ladderholdout.ledger.log import AT_A_TIME
 
 T = TypeVar("T")
@@ -45,118 +30,6 @@ _PIPE = 10_000
 # A range as the library's argument states it, which is an option here.
 _RANGE = re.compile(r"\b(loss|target)_range=\((\S+), (\S+)\)")
 _LONGEST_CELL = 2_000
-
-
-def _known_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Complete a holdout's name; a ledger that cannot be read has none to offer."""
-    try:
-        names = holdout_names(resolve_url(ctx.params.get("ledger")))
-    except LadderHoldoutError:
-        return []
-    return [name for name in names if name.startswith(incomplete)]
-
-
-LedgerOption = Annotated[
-    str | None,
-    typer.Option(
-        help="The ledger: a file or a URL. By default what LADDERHOLDOUT_LEDGER names, else a "
-        "file in your data folder."
-    ),
-]
-NameArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="NAME",
-        help="The holdout's name, as `list` prints it.",
-        autocompletion=_known_names,
-    ),
-]
-ServerOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="URL",
-        help="Of a server that holds the holdout, instead of a ledger; the token, which names "
-        "the account, is in LADDERHOLDOUT_TOKEN, or in the private file that "
-        "LADDERHOLDOUT_TOKEN_FILE names.",
-    ),
-]
-AccountOption = Annotated[str, typer.Option(help="Whose ladder, where several people submit.")]
-LadderOption = Annotated[str, typer.Option(help="Which of the account's ladders.")]
-ScoringOption = Annotated[
-    str | None,
-    typer.Option(metavar="METRIC", help="One of the ladder's metrics, where it has several."),
-]
-MissingOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="TEXT",
-        help="A text that means a missing target, such as NA; repeat it for several. By "
-        "default only empty cells do, and NA is a class.",
-    ),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")]
-LossRangeOption = Annotated[
-    tuple[float, float] | None,
-    typer.Option(
-        metavar="LOW HIGH",
-        help="For unbounded losses: intervals clip them to it, in the metric's own unit.",
-    ),
-]
-BlockOption = Annotated[
-    int | None,
-    typer.Option(
-        help="Which rows the file was made for: 1 for the first ones, one more each time that "
-        "fresh rows took their place. Needed from the second block on, unless --ids names the rows."
-    ),
-]
-PatternOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="REGEX",
-        help="Of a log: what of an answer is the prediction, the first group of the last match. "
-        "By default all of it.",
-    ),
-]
-OtherwiseOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="CLASS",
-        help="Of a log: the class that answers count as which are none of the classes.",
-    ),
-]
-FilterOption = Annotated[
-    str | None,
-    typer.Option(
-        "--filter",
-        metavar="NAME",
-        help="Of samples of lm_eval: the filter whose answers are meant.",
-    ),
-]
-
-
-ConfidenceOption = Annotated[
-    float | None,
-    typer.Option(
-        help="Probability that all certificates of the holdout hold together. By default the "
-        "registered one; another one has a price."
-    ),
-]
-TrackingOption = Annotated[
-    str | None,
-    typer.Option(
-        "--tracking-uri",
-        help="MLflow's tracking server; by default MLflow's own choice: MLFLOW_TRACKING_URI, "
-        "else a database in this folder.",
-    ),
-]
-AuditTrackingOption = Annotated[
-    str | None,
-    typer.Option(
-        "--audit-tracking-uri",
-        help="The tracking server of the audit experiment, if it is another one.",
-    ),
-]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 class _Console(Console):
@@ -250,19 +123,27 @@ def progress(what: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def print_result(result: Any, as_json: bool) -> None:
-    """Print a result as the text that it has for people, or as JSON."""
+def print_result(result: Any, as_json: bool, *lines: str) -> None:
+    """Print a result as JSON, or in these lines, by default in the text that it has for people."""
     if as_json:
         print_json(result)
     else:
-        print_lines(str(result))
+        print_lines(*(lines or (str(result),)))
 
 
-def reported(command: Callable[..., None]) -> Callable[..., None]:
+def confirm(consequence: str, question: str) -> None:
+    """State what cannot be undone, and end the command unless somebody confirms it."""
+    typer.echo(consequence, err=True)
+    typer.confirm(question, abort=True, err=True)
+
+
+def reported(
+    command: Callable[..., None], status: Callable[[Exception], int] | None = None
+) -> Callable[..., None]:
     """Make a command print the library's own errors and warnings, without a traceback.
 
     Both go to standard error, as sentences, or as JSON objects with --json; an error ends with
-    status 1, or with that which `ends_with` states for the command.
+    exit status 1, or with the `status` of it, which faults of any kind have then.
     """
 
     @functools.wraps(command)
@@ -276,7 +157,6 @@ def reported(command: Callable[..., None]) -> Callable[..., None]:
         def warn(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
             report("warning", _RANGE.sub(r"--\1-range \2 \3", str(message)), category.__name__)
 
-        status = getattr(command, _STATUS, None)
         try:
             with warnings.catch_warnings(), _collecting_seldom():
                 warnings.simplefilter("always", LadderHoldoutWarning)
@@ -284,7 +164,7 @@ def reported(command: Callable[..., None]) -> Callable[..., None]:
                 command(**options)
         except LadderHoldoutError as error:
             report("error", str(error), type(error).__name__)
-            raise typer.Exit((status or _one)(error)) from None
+            raise typer.Exit(1 if status is None else status(error)) from None
         except Exception as error:
             # Whoever goes by the exit status must not take a fault for an answer.
             if isinstance(error, typer.Exit | typer.Abort | typer.BadParameter) or status is None:
@@ -293,25 +173,6 @@ def reported(command: Callable[..., None]) -> Callable[..., None]:
             raise typer.Exit(status(error)) from None
 
     return run
-
-
-_STATUS = "_status_of_error"
-
-
-def _one(error: Exception) -> int:
-    return 1
-
-
-def ends_with(
-    status: Callable[[Exception], int],
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """State with which status each error ends a command, whatever kind it is of."""
-
-    def decorated(command: Callable[..., None]) -> Callable[..., None]:
-        setattr(command, _STATUS, status)
-        return command
-
-    return decorated
 
 
 @contextmanager
@@ -326,130 +187,3 @@ def _collecting_seldom() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(first, *rest)
-
-
-def on_ladder(
-    *, scoring: bool = True, server: bool = True, single: bool = False
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the parameters that name a ladder, and the opened holdout instead of them.
-
-    Parameters
-    ----------
-    scoring, server : bool, default=True
-        Whether one metric of several, or a server instead of a ledger, can be named.
-    single : bool, default=False
-        Whether a ladder of several metrics is refused.
-
-    Returns
-    -------
-    callable
-        Decorates a command whose first parameter is the holdout, and the last one `as_json`.
-    """
-    shared: dict[str, tuple[Any, Any]] = {
-        "account": (AccountOption, "default"),
-        "ladder": (LadderOption, "main"),
-        **({"scoring": (ScoringOption, None)} if scoring else {}),
-        "ledger": (LedgerOption, None),
-        **({"server": (ServerOption, None)} if server else {}),
-    }
-
-    def decorated(command: Callable[..., None]) -> Callable[..., None]:
-        @functools.wraps(command)
-        def run(name: str, **options: Any) -> None:
-            of_ladder = {option: options.pop(option) for option in shared}
-            command(_opened(name, single=single, **of_ladder), **options)
-
-        signature, kind = inspect.signature(command, eval_str=True), inspect.Parameter.KEYWORD_ONLY
-        _, *own, as_json = signature.parameters.values()
-        parameters = [
-            inspect.Parameter("name", kind, annotation=NameArgument),
-            *own,
-            *(
-                inspect.Parameter(option, kind, default=default, annotation=annotation)
-                for option, (annotation, default) in shared.items()
-            ),
-            as_json,
-        ]
-        # What Typer makes options and arguments of.
-        vars(run)["__signature__"] = signature.replace(
-            parameters=[parameter.replace(kind=kind) for parameter in parameters]
-        )
-        return run
-
-    return decorated
-
-
-def _opened(
-    name: str,
-    account: str,
-    ladder: str,
-    ledger: str | None,
-    server: str | None = None,
-    scoring: str | None = None,
-    *,
-    single: bool,
-) -> LadderHoldout:
-    """Return a holdout of the ledger, by all of its metrics or one, or one behind a server."""
-    if server is None:
-        holdout = LadderHoldout.open(
-            name, scoring=scoring, account=account, ladder=ladder, ledger=ledger
-        )
-        by_first_order(ladder_of(holdout, several=True))
-        metrics = list(ladder_of(holdout, several=True).by_metric)
-        if single and metrics:
-            raise InvalidArgument(
-                "--ladder",
-                "the ladder of one metric here",
-                f"that of {len(metrics)}",
-                f"Name the one that is meant: --ladder {ladder}:{metrics[0]}.",
-            )
-        return holdout
-    if (ledger, scoring) != (None, None) or (account, ladder) != ("default", "main"):
-        raise InvalidArgument(
-            "--server",
-            "stated without --ledger, --account, --ladder and --scoring",
-            "stated with one of them",
-            "The token names the account and its ladder.",
-        )
-    path = f"/holdouts/{quote(name, safe='')}"
-    return LadderHoldout.connect(server.rstrip("/").removesuffix(path) + path)
-
-
-def context_of(pairs: Sequence[str]) -> dict[str, str]:
-    """Read ``key=value`` pairs.
-
-    Examples
-    --------
-    >>> context_of(["idea=more trees", "note=a=b"])
-    {'idea': 'more trees', 'note': 'a=b'}
-    """
-    parted = [pair.partition("=") for pair in pairs]
-    for pair, (key, equals, _) in zip(pairs, parted, strict=True):
-        if not key or not equals:
-            raise InvalidArgument("--context", "of the form key=value", repr(pair))
-    return {key: value for key, _, value in parted}
-
-
-STATUSES = {"unchanged": 5, "baseline": 6}
-_NOT_DECIDED = LedgerError, VaultError, MetricError
-
-
-def status_of_refusal(error: Exception) -> int:
-    """Return the exit status of a gate that gives no decision."""
-    if isinstance(error, _NOT_DECIDED) or not isinstance(error, LadderHoldoutError):
-        return 4
-    return 3 if isinstance(error, DailyLimit) else 2
-
-
-def check_block(holdout: LadderHoldout, block: int | None, ids: str | None) -> None:
-    """Refuse a file that may have been made for the rows of an earlier block."""
-    now = ladder_of(holdout, several=True).facts.block
-    if block is None and (now == 1 or ids is not None):
-        return
-    if block != now:
-        raise InvalidArgument(
-            "--block",
-            f"{now}, the block of the rows that {holdout.name!r} has (`ladder-holdout status`)",
-            "missing" if block is None else block,
-            "Make the file for these rows, or give --ids with a column that names its rows.",
-        )

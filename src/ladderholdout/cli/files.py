@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ladderholdout import extras, process
 from ladderholdout.errors import InvalidArgument, did_you_mean
-from ladderholdout.extras import missing, needed
 from ladderholdout.guard import commands
 from ladderholdout.identity.spelling import plain_numbers
-from ladderholdout.process import open_inside
 from ladderholdout.remote import tables
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ def read_rows(path: Path, apart: dict[str, Sequence[str]]) -> RowsFile:
     MissingExtra
         What reads it is not installed.
     """
-    with needed(_FILES):
+    with extras.needed(_FILES):
         import pandas  # noqa: F401
     wanted = {name.strip() for names in apart.values() for name in names}
     if _kind(path) == ".csv":
@@ -106,7 +105,7 @@ def _check_named(names: Sequence[str], apart: dict[str, Sequence[str]]) -> None:
 
 def _features(file: tables.Table, wanted: set[str]) -> pd.DataFrame:
     """Read the features as pandas does by default, each column as a whole."""
-    with needed(_FILES):
+    with extras.needed(_FILES):
         import pandas
 
     features = {place: n for place, n in file.named.items() if n.strip() not in wanted}
@@ -162,7 +161,7 @@ def _check_commas(frame: pd.DataFrame, table: tables.Table) -> None:
 
 def _indexed(frame: pd.DataFrame, labels: list[Any]) -> pd.DataFrame:
     """Take what a file has as names of the rows for their index, unless it only counts them."""
-    with needed(_FILES):
+    with extras.needed(_FILES):
         import pandas
 
     if len(set(labels)) < len(labels):
@@ -182,6 +181,7 @@ def target_of(
     *,
     numbers: bool,
     missing_texts: Sequence[str] = (),
+    texts: bool = False,
 ) -> NDArray[Any]:
     """Return a column of labels, targets, weights or ids in the type that its texts have.
 
@@ -195,6 +195,8 @@ def target_of(
         unless each is the plain spelling of its number.
     missing_texts : sequence of str
         Texts that mean a missing value.
+    texts : bool, default=False
+        Whether they stay texts, though all of them may be numbers.
 
     Raises
     ------
@@ -213,6 +215,8 @@ def target_of(
     bare = {text: text.strip() for text in dict.fromkeys(column)}
     if len(set(bare.values())) == len(bare):  # else the spaces distinguish some
         column = [bare[text] for text in column]
+    if texts:
+        return np.array(column, dtype=object)
     for pair in _TRUTH:
         if set(column) <= pair:
             return np.array([text.lower() == "true" for text in column])
@@ -275,7 +279,7 @@ def _bytes(path: Path, folder: Path | None = None) -> bytes:
     try:
         if folder is None:
             return path.read_bytes()
-        with open(open_inside(folder, path), "rb") as file:
+        with open(process.open_inside(folder, path), "rb") as file:
             return file.read()
     except OSError as fault:
         actual = f"{path}: {fault.strerror or 'it is none'}"
@@ -283,7 +287,7 @@ def _bytes(path: Path, folder: Path | None = None) -> bytes:
 
 
 def _arrow(path: Path, data: bytes) -> pyarrow.Table:
-    with needed(_FILES):
+    with extras.needed(_FILES):
         from pyarrow import ipc, parquet
     if path.suffix.lower() == ".arrow":
         opened = ipc.open_file if data.startswith(b"ARROW1") else ipc.open_stream
@@ -296,7 +300,7 @@ def _read(path: Path, read: Callable[[], T]) -> T:
     try:
         return read()
     except ImportError:
-        raise missing(f"A {kind} file", "pyarrow") from None
+        raise extras.missing(f"A {kind} file", "pyarrow") from None
     except Exception as fault:  # its text may show cells
         actual = f"{path}, which cannot ({type(fault).__name__})"
         raise InvalidArgument("the file", f"one that reads as {kind[1:]}", actual) from None

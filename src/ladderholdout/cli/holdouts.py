@@ -1,6 +1,35 @@
 """Commands on a holdout: register, submit, status, history, certificate and their like.
 
 Nothing raw is ever read here.
+
+Parameters
+----------
+block
+    Which rows the file was made for: 1 for the first ones, one more each time that fresh rows took
+    their place. Needed from the second block on, unless --ids names the rows.
+context : KEY=VALUE
+    A note for the history; repeat it for several.
+file : FILE
+    A .csv, .parquet, .arrow or .npy file; or the log of an evaluation: of Inspect (.eval, .json),
+    or samples of lm_eval (.jsonl).
+header
+    Whether line 1 names the columns.
+ids : COLUMN
+    The column with the ids of the rows, which may then come in any order. Of a log the field of
+    each sample's metadata or document; by default its own id.
+kept : NAME
+    Of samples of lm_eval: the filter whose answers are meant.
+otherwise : CLASS
+    Of a log: the class that answers count as which are none of the classes.
+overlap
+    Where another holdout has some of the rows: auto, warn, error or ignore.
+pattern : REGEX
+    Of a log: what of an answer is the prediction, the first group of the last match. By default all
+    of it.
+sample_weight : COLUMN
+    The column with the rows' weights.
+target
+    The column with the labels; repeat it for several outputs.
 """
 
 from __future__ import annotations
@@ -16,196 +45,110 @@ from rich.console import JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
+from ladderholdout import errors
 from ladderholdout import vault as vaults
-from ladderholdout.cli import common
+from ladderholdout.cli import common, options
 from ladderholdout.cli.files import ids_of, predictions_from, read_rows, target_of
-from ladderholdout.errors import InvalidArgument, LadderHoldoutError, UnknownHoldout
-from ladderholdout.guard import commands
+from ladderholdout.guard import commands, open_ladder, opening, printing, settings
 from ladderholdout.guard.commands import Withdrawn
-from ladderholdout.guard.open_ladder import ladder_of
-from ladderholdout.guard.opening import named
-from ladderholdout.guard.printing import cells, varied
-from ladderholdout.guard.settings import stated_in
 from ladderholdout.holdout import LadderHoldout, Release, Status, Submission
 from ladderholdout.identity.labels import are_texts
 from ladderholdout.integrations.evaluation_logs import LOGS, answers_in
 from ladderholdout.integrations.evaluations import Reading, submission_of
-from ladderholdout.ledger import Ledger, resolve_url, shown
-from ladderholdout.ledger.fold import block_name, parted_name
-from ladderholdout.ledger.rules import rule_shown
+from ladderholdout.ledger import Ledger, fold, resolve_url, rules, shown
 from ladderholdout.mechanisms import mechanism_of
 from ladderholdout.metrics import get_metric
+from ladderholdout.metrics.arrays import is_text
 from ladderholdout.remote.tables import Form, labels_like
 
-# Each column with the width of the terminal from which on it fits.
-_HOLDOUTS = {
-    "holdout": 0,
+_HOLDOUTS = "holdout", "rows", "ladder", "metric", "mechanism", "submissions", "releases", ""
+_HISTORY = "number", "time (UTC)", "own score", "released", "", "batch", "from"
+# From which width of the terminal on a column fits.
+_FITS = {
     "rows": 60,
-    "ladder": 0,
     "metric": 80,
     "mechanism": 80,
-    "submissions": 0,
-    "releases": 0,
-    "": 100,
-}
-_HISTORY = {
-    "number": 0,
     "time (UTC)": 60,
     "own score": 80,
-    "released": 0,
-    "": 0,
     "batch": 110,
-    "from": 0,
 }
 _NUMBERS = {"rows", "submissions", "releases", "number", "own score", "released"}
 _FOLDING = {"holdout", "ladder", "metric", "mechanism", "value", "from"}
 
-FileArgument = Annotated[
-    Path, typer.Argument(metavar="FILE", help="A .csv, .parquet or .arrow file.")
-]
-PredictionsArgument = Annotated[
-    Path, typer.Argument(metavar="FILE", help="A .csv, .parquet, .arrow or .npy file.")
-]
-AnswersArgument = Annotated[
-    Path,
-    typer.Argument(
-        metavar="FILE",
-        help="A .csv, .parquet, .arrow or .npy file; or the log of an evaluation: of Inspect "
-        "(.eval, .json), or samples of lm_eval (.jsonl).",
-    ),
-]
-
-ContextOption = Annotated[
-    list[str] | None,
-    typer.Option(metavar="KEY=VALUE", help="A note for the history; repeat it for several."),
-]
-HeaderOption = Annotated[
-    bool, typer.Option("--header/--no-header", help="Whether line 1 names the columns.")
-]
-IdsOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="COLUMN",
-        help="The column with the ids of the rows, which may then come in any order. Of a log the "
-        "field of each sample's metadata or document; by default its own id.",
-    ),
-]
-TargetOption = Annotated[
-    list[str], typer.Option(help="The column with the labels; repeat it for several outputs.")
-]
-WeightOption = Annotated[
-    str | None, typer.Option(metavar="COLUMN", help="The column with the rows' weights.")
-]
-OverlapOption = Annotated[
-    str,
-    typer.Option(help="Where another holdout has some of the rows: auto, warn, error or ignore."),
-]
-
 
 def register(
-    file: FileArgument,
-    target: TargetOption,
-    scoring: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A metric of scikit-learn, such as accuracy; for a new ladder. Repeat it for "
-            "several, which are queried together."
-        ),
-    ] = None,
-    name: Annotated[
-        str | None, typer.Option(help="What to call it; by default part of its fingerprint.")
-    ] = None,
-    mechanism: Annotated[
-        str | None,
-        typer.Option(
-            help='The rule that answers submissions, written as in Python: "Ladder(step=0.01)". '
-            "By default it is chosen by the metric."
-        ),
-    ] = None,
-    show: Annotated[
-        str | None,
-        typer.Option(
-            help="What answers have: scores, or improvements alone, so that the score is shown "
-            "on request (reveal) and certificates are narrower. By default scores."
-        ),
-    ] = None,
-    budget: Annotated[
-        int | None, typer.Option(help="How many times the released score may improve.")
-    ] = None,
-    account: common.AccountOption = "default",
-    ladder: common.LadderOption = "main",
-    sample_weight: WeightOption = None,
-    ids: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="The column that names each row: by it the holdout is known again in another "
-            "order and with other features.",
-        ),
-    ] = None,
-    groups: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="The column that names the group of each row, such as a patient, where whole "
-            "groups were drawn; certificates are by groups then.",
-        ),
-    ] = None,
-    estimand: Annotated[
-        str | None,
-        typer.Option(
-            help="What certificates are of, where there are groups: the mean over rows, by "
-            "default, or over groups."
-        ),
-    ] = None,
-    classes: Annotated[
-        list[str] | None,
-        typer.Option("--class", help="Each class, where the file lacks some; repeat it."),
-    ] = None,
-    loss_range: common.LossRangeOption = None,
-    target_range: Annotated[
-        tuple[float, float] | None,
-        typer.Option(
-            metavar="LOW HIGH",
-            help="Holds every target; the certificates of R2 and its like need it.",
-        ),
-    ] = None,
-    pos_label: Annotated[
-        str | None,
-        typer.Option(
-            metavar="CLASS",
-            help="The class that F1, precision, recall or average precision is about; by default "
-            "the second of the sorted ones.",
-        ),
-    ] = None,
-    reserve: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SHARE",
-            help="Share of the rows that no ladder measures, kept for `certificate --reserve`.",
-        ),
-    ] = None,
-    confidence: Annotated[
-        float | None,
-        typer.Option(
-            help="Probability that all certificates hold together, fixed; by default .95."
-        ),
-    ] = None,
-    overlap: OverlapOption = "auto",
-    vault: Annotated[
-        Path | None,
-        typer.Option(help="Folder for the private copy of the rows; by default beside the ledger."),
-    ] = None,
-    missing: common.MissingOption = None,
-    ledger: common.LedgerOption = None,
-    as_json: common.JsonOption = False,
+    file: Path,
+    *,
+    target: list[str],
+    scoring: list[str] | None = None,
+    name: str | None = None,
+    mechanism: str | None = None,
+    show: str | None = None,
+    budget: int | None = None,
+    account: str = "default",
+    ladder: str = "main",
+    sample_weight: str | None = None,
+    ids: str | None = None,
+    groups: str | None = None,
+    estimand: str | None = None,
+    classes: list[str] | None = None,
+    loss_range: tuple[float, float] | None = None,
+    target_range: tuple[float, float] | None = None,
+    pos_label: str | None = None,
+    reserve: float | None = None,
+    confidence: float | None = None,
+    overlap: str = "auto",
+    vault: Path | None = None,
+    missing: list[str] | None = None,
+    ledger: str | None = None,
+    as_json: bool = False,
 ) -> None:
     """Register a file's rows as a holdout, or start one more ladder on it.
 
     A ladder is the rule that answers submissions, with its state on one holdout and metric.
     Labels, ids and groups are texts unless each is the plain spelling of a number: 7, not 007.
+
+    Parameters
+    ----------
+    file : FILE
+        A .csv, .parquet or .arrow file.
+    scoring
+        A metric of scikit-learn, such as accuracy; for a new ladder. Repeat it for several, which
+        are queried together.
+    name
+        What to call it; by default part of its fingerprint.
+    mechanism
+        The rule that answers submissions, written as in Python: "Ladder(step=0.01)". By default it
+        is chosen by the metric.
+    show
+        What answers have: scores, or improvements alone, so that the score is shown on request
+        (reveal) and certificates are narrower. By default scores.
+    budget
+        How many times the released score may improve.
+    ids : COLUMN
+        The column that names each row: by it the holdout is known again in another order and with
+        other features.
+    groups : COLUMN
+        The column that names the group of each row, such as a patient, where whole groups were
+        drawn; certificates are by groups then.
+    estimand
+        What certificates are of, where there are groups: the mean over rows, by default, or over
+        groups.
+    classes
+        Each class, where the file lacks some; repeat it.
+    target_range : LOW HIGH
+        Holds every target; the certificates of R2 and its like need it.
+    pos_label : CLASS
+        The class that F1, precision, recall or average precision is about; by default the second of
+        the sorted ones.
+    reserve : SHARE
+        Share of the rows that no ladder measures, kept for `certificate --reserve`.
+    confidence
+        Probability that all certificates hold together, fixed; by default .95.
+    vault
+        Folder for the private copy of the rows; by default beside the ledger.
     """
-    stated = stated_in(locals())
+    stated = settings.stated_in(locals())
     stated["mechanism"] = None if mechanism is None else mechanism_of(mechanism)
     numbers = _of_numbers(scoring or [], name, ledger)
     features, y, given = _rows_in(
@@ -221,48 +164,43 @@ def register(
 
 
 def replenish(
-    name: common.NameArgument,
-    file: FileArgument,
-    target: TargetOption,
-    sample_weight: WeightOption = None,
-    ids: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="The column that names each row; needed where the rows so far have ids.",
-        ),
-    ] = None,
-    groups: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="The column that names the group of each row; needed where they have groups.",
-        ),
-    ] = None,
-    reserve: Annotated[
-        float | None,
-        typer.Option(
-            help="The share of the fresh rows that no ladder measures; by default that of the "
-            "rows so far."
-        ),
-    ] = None,
-    overlap: OverlapOption = "auto",
-    missing: common.MissingOption = None,
-    ledger: common.LedgerOption = None,
-    yes: common.YesOption = False,
-    as_json: common.JsonOption = False,
+    name: options.Name,
+    file: Path,
+    *,
+    target: list[str],
+    sample_weight: str | None = None,
+    ids: str | None = None,
+    groups: str | None = None,
+    reserve: float | None = None,
+    overlap: str = "auto",
+    missing: list[str] | None = None,
+    ledger: str | None = None,
+    yes: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Let the fresh rows of a file take the place of those of a holdout.
 
     All of its ladders, accounts and settings go on, and start anew on these rows. Those before
     them take no more submissions, and are called NAME@1, NAME@2 and so on.
+
+    Parameters
+    ----------
+    file : FILE
+        A .csv, .parquet or .arrow file.
+    ids : COLUMN
+        The column that names each row; needed where the rows so far have ids.
+    groups : COLUMN
+        The column that names the group of each row; needed where they have groups.
+    reserve
+        The share of the fresh rows that no ladder measures; by default that of the rows so far.
     """
     with Ledger(resolve_url(ledger)).read() as tx:
-        record = named(tx, name)
+        record = opening.named(tx, name)
         ladders, known = tx.ladders(record.id), tx.known(record.id)
-        texts = are_texts(known.ids), are_texts(known.groups)
+        of_classes = record.classes is not None and is_text(record.classes)
+        texts = of_classes, are_texts(known.ids), are_texts(known.groups)
     if not ladders:
-        raise UnknownHoldout(f"The holdout {name!r} has no ladder.")
+        raise errors.UnknownHoldout(f"The holdout {name!r} has no ladder.")
     features, y, given = _rows_in(
         *(file, target, sample_weight, ids, groups),
         numbers=record.classes is None,
@@ -270,12 +208,11 @@ def replenish(
         texts=texts,
     )
     if not yes:
-        typer.echo(
+        common.confirm(
             f"The {record.n} rows of {name!r} will take no more submissions, permanently; {len(y)} "
             "fresh ones take their place. Their history, status and audit stay.",
-            err=True,
+            "Replenish it?",
         )
-        typer.confirm("Replenish it?", abort=True, err=True)
     first = ladders[0].settings
     holdout = LadderHoldout.open(
         name, account=first.account, ladder=first.name, overlap=overlap, ledger=ledger
@@ -292,17 +229,22 @@ def _rows_in(
     *,
     numbers: bool,
     missing_texts: Sequence[str],
-    texts: Sequence[bool] = (False, False),
+    texts: Sequence[bool] = (False, False, False),
 ) -> tuple[Any, Any, dict[str, Any]]:
     """Read features and labels of a file, and by argument what else of them is in its columns.
 
-    `texts` states whether ids and groups stay texts, though all of them may be numbers.
+    `texts` states whether classes, ids and groups stay texts, though all of them may be numbers.
     """
     others = {"--sample-weight": sample_weight, "--ids": ids, "--groups": groups}
     columns = {option: [column] for option, column in others.items() if column is not None}
     rows = read_rows(file, {"--target": target, **columns})
     labels = [
-        target_of(rows, "--target", column, numbers=numbers, missing_texts=missing_texts)
+        target_of(
+            *(rows, "--target", column),
+            numbers=numbers,
+            missing_texts=missing_texts,
+            texts=texts[0],
+        )
         for column in target
     ]
     weights = None
@@ -310,8 +252,8 @@ def _rows_in(
         weights = target_of(rows, "--sample-weight", sample_weight, numbers=True)
     given = {
         "sample_weight": weights,
-        "ids": None if ids is None else ids_of(rows, ids, texts=texts[0]),
-        "groups": None if groups is None else ids_of(rows, groups, "--groups", texts=texts[1]),
+        "ids": None if ids is None else ids_of(rows, ids, texts=texts[1]),
+        "groups": None if groups is None else ids_of(rows, groups, "--groups", texts=texts[2]),
     }
     return rows.features, labels[0] if len(labels) == 1 else np.column_stack(labels), given
 
@@ -320,67 +262,58 @@ def _of_numbers(scoring: Sequence[str], name: str | None, ledger: str | None) ->
     """Return whether targets are numbers: by the metric, or by the ladders that go on."""
     if scoring:
         return not any(get_metric(metric).is_classification for metric in scoring)
-    with suppress(LadderHoldoutError), Ledger(resolve_url(ledger)).read() as tx:
+    with suppress(errors.LadderHoldoutError), Ledger(resolve_url(ledger)).read() as tx:
         known = tx.holdouts(name=name) if name is not None else tx.holdouts()
         return bool(known) and all(holdout.classes is None for holdout in known)
     return False
 
 
-@common.on_ladder()
+@options.on_ladder()
 def submit(
     holdout: LadderHoldout,
-    file: AnswersArgument,
-    context: ContextOption = None,
-    block: common.BlockOption = None,
-    header: HeaderOption = True,
-    labels: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="The predicted labels, where some metrics take labels and others do not.",
-        ),
-    ] = None,
-    ids: IdsOption = None,
-    pattern: common.PatternOption = None,
-    otherwise: common.OtherwiseOption = None,
-    kept: common.FilterOption = None,
-    as_json: common.JsonOption = False,
+    file: Path,
+    *,
+    context: list[str] | None = None,
+    block: int | None = None,
+    header: bool = True,
+    labels: Path | None = None,
+    ids: str | None = None,
+    pattern: str | None = None,
+    otherwise: str | None = None,
+    kept: str | None = None,
+    as_json: bool = False,
 ) -> None:
     """Submit predictions for a holdout's rows, and print the release.
 
     They come in the order in which the rows were first registered, whatever views came later, or
     with --ids in any order.
+
+    Parameters
+    ----------
+    labels : FILE
+        The predicted labels, where some metrics take labels and others do not.
     """
-    stated = common.context_of(context or [])
-    common.check_block(holdout, block, ids)
+    stated = options.context_of(context or [])
+    options.check_block(holdout, block, ids)
     predictions = _answers(holdout, file, labels, header, ids, Reading(pattern, otherwise), kept)
     print_shown(holdout.submit(predictions, context=stated), as_json)
 
 
-@common.ends_with(common.status_of_refusal)
-@common.on_ladder(single=True)
+@options.on_ladder(single=True)
 def gate(
     holdout: LadderHoldout,
-    file: AnswersArgument,
-    margin: Annotated[
-        float | None,
-        typer.Option(
-            help="The gain that the candidate has to exceed, in the metric's own units; by "
-            "default that of the ladder's rule."
-        ),
-    ] = None,
-    baseline: Annotated[
-        bool,
-        typer.Option("--baseline", help="Accept the ladder's first file, as the baseline."),
-    ] = False,
-    block: common.BlockOption = None,
-    context: ContextOption = None,
-    header: HeaderOption = True,
-    ids: IdsOption = None,
-    pattern: common.PatternOption = None,
-    otherwise: common.OtherwiseOption = None,
-    kept: common.FilterOption = None,
-    as_json: common.JsonOption = False,
+    file: Path,
+    *,
+    margin: float | None = None,
+    baseline: bool = False,
+    block: int | None = None,
+    context: list[str] | None = None,
+    header: bool = True,
+    ids: str | None = None,
+    pattern: str | None = None,
+    otherwise: str | None = None,
+    kept: str | None = None,
+    as_json: bool = False,
 ) -> None:
     """Decide whether predictions may replace the incumbent, by one error for all decisions.
 
@@ -390,20 +323,39 @@ def gate(
     if they are those of the incumbent on all rows, and 6 if there was nothing to compare them with.
     The ladder has the rule GateLadder (register --mechanism "GateLadder()"). The first file is the
     baseline, which is accepted with --baseline alone.
+
+    Parameters
+    ----------
+    margin
+        The gain that the candidate has to exceed, in the metric's own units; by default that of the
+        ladder's rule.
+    baseline
+        Accept the ladder's first file, as the baseline.
     """
-    stated = common.context_of(context or [])
-    common.check_block(holdout, block, ids)
+    stated = options.context_of(context or [])
+    options.check_block(holdout, block, ids)
     predictions = _answers(holdout, file, None, header, ids, Reading(pattern, otherwise), kept)
     decision = holdout.gate(predictions, margin=margin, baseline=baseline, context=stated)
     common.print_result(decision, as_json)
     if not decision:
-        raise typer.Exit(common.STATUSES.get(decision.verdict, 3 if decision.spent else 1))
+        raise typer.Exit(_STATUSES.get(decision.verdict, 3 if decision.spent else 1))
+
+
+_STATUSES = {"unchanged": 5, "baseline": 6}
+
+
+def status_of_refusal(error: Exception) -> int:
+    """Return the exit status of a gate that gives no decision."""
+    undecided = errors.LedgerError | errors.VaultError | errors.MetricError
+    if isinstance(error, undecided) or not isinstance(error, errors.LadderHoldoutError):
+        return 4
+    return 3 if isinstance(error, errors.DailyLimit) else 2
 
 
 def _check_header(header: bool, ids: str | None) -> None:
     """Refuse to look for a column of ids where no line names the columns."""
     if ids is not None and not header:
-        raise InvalidArgument("--ids", "left out where line 1 names no columns", "stated")
+        raise errors.InvalidArgument("--ids", "left out where line 1 names no columns", "stated")
 
 
 def _answers(
@@ -418,10 +370,10 @@ def _answers(
     """Read predictions of a table, or the answers in the log of an evaluation."""
     if file.suffix.lower() in LOGS:
         answers = answers_in(file, ids=ids, kept=kept)
-        return submission_of(ladder_of(holdout), answers, reading)
+        return submission_of(open_ladder.ladder_of(holdout), answers, reading)
     if (reading, kept) != (Reading(), None):
         allowed = "left out for a file that is no log of an evaluation"
-        raise InvalidArgument("--pattern, --otherwise and --filter", allowed, "stated")
+        raise errors.InvalidArgument("--pattern, --otherwise and --filter", allowed, "stated")
     _check_header(header, ids)
     return _predictions(holdout, file, labels, header, ids)
 
@@ -430,13 +382,13 @@ def _predictions(
     holdout: LadderHoldout, file: Path, labels: Path | None, header: bool, ids: str | None
 ) -> Any:
     """Read what all metrics of a holdout take: one file, and one with labels beside others."""
-    ladder = ladder_of(holdout, several=True)
+    ladder = open_ladder.ladder_of(holdout, several=True)
     facts, has_ids = ladder.facts, ladder.execute(commands.State()).has_ids
     by_response = {metric.response: metric for metric in holdout.metrics.values()}
     others = {kind: metric for kind, metric in by_response.items() if kind != "labels"}
     if (labels is not None) != (bool(others) and "labels" in by_response):
         some = "some metrics take labels and others do not"
-        raise InvalidArgument(
+        raise errors.InvalidArgument(
             "--labels",
             f"stated where {some}, and only there",
             "left out" if labels is None else "stated",
@@ -451,7 +403,7 @@ def _predictions(
     return {metric.response: predictions, "labels": predictions_from(labels, form, ids=ids)}
 
 
-def list_holdouts(ledger: common.LedgerOption = None, as_json: common.JsonOption = False) -> None:
+def list_holdouts(*, ledger: str | None = None, as_json: bool = False) -> None:
     """List the holdouts in the ledger, with their ladders."""
     url = resolve_url(ledger)
     out, ladders = common.console(), list(_ladders(url))
@@ -459,48 +411,45 @@ def list_holdouts(ledger: common.LedgerOption = None, as_json: common.JsonOption
         common.print_json({"ledger": shown(url), "ladders": ladders})
         return
     if ladders:
-        out.print(_chosen(_HOLDOUTS, map(_listed, ladders), out.width))
+        out.print(_chosen(_HOLDOUTS, _FITS | {"": 100}, map(_listed, ladders), out.width))
     else:
         out.print("No holdout is registered yet.")
     common.print_lines(f"ledger: {shown(url)}")
 
 
-@common.on_ladder()
+@options.on_ladder()
 def status(
     holdout: LadderHoldout,
-    health: Annotated[
-        bool,
-        typer.Option("--health", help="Add how wide the certificate is, and what it becomes."),
-    ] = False,
-    spent_at: Annotated[
-        float | None,
-        typer.Option(
-            metavar="WIDTH",
-            help="With --health: from which width on the rows are used up; forecasts when, and "
-            "how many fresh rows would restore it.",
-        ),
-    ] = None,
-    more: Annotated[
-        int, typer.Option(help="With --health: after how many more improvements to forecast.")
-    ] = 5,
-    keep: Annotated[
-        bool,
-        typer.Option(
-            "--keep", help="Put the width of --spent-at on record, as the owner's rule for all."
-        ),
-    ] = False,
-    as_json: common.JsonOption = False,
+    *,
+    health: bool = False,
+    spent_at: float | None = None,
+    more: int = 5,
+    keep: bool = False,
+    as_json: bool = False,
 ) -> None:
-    """Show a ladder's released score and certificate, and how much was asked of the holdout."""
+    """Show a ladder's released score and certificate, and how much was asked of the holdout.
+
+    Parameters
+    ----------
+    health
+        Add how wide the certificate is, and what it becomes.
+    spent_at : WIDTH
+        With --health: from which width on the rows are used up; forecasts when, and how many fresh
+        rows would restore it.
+    more
+        With --health: after how many more improvements to forecast.
+    keep
+        Put the width of --spent-at on record, as the owner's rule for all.
+    """
     shown = holdout.status()
     if not health:
         if spent_at is not None:
-            raise InvalidArgument("--spent-at", "stated with --health", "without")
+            raise errors.InvalidArgument("--spent-at", "stated with --health", "without")
         print_shown(shown, as_json)
         return
     if keep:
         if spent_at is None:
-            raise InvalidArgument("--keep", "stated with --spent-at", "without")
+            raise errors.InvalidArgument("--keep", "stated with --spent-at", "without")
         holdout.owner.spent_at(spent_at)
     found = holdout.health(more=more, spent_at=spent_at)
     if as_json:
@@ -510,54 +459,56 @@ def status(
         common.console().print(_table(["what", "value"], lines, header=False))
 
 
-@common.on_ladder()
+@options.on_ladder()
 def certificate(
     holdout: LadderHoldout,
-    confidence: common.ConfidenceOption = None,
-    reserve: Annotated[
-        bool,
-        typer.Option(
-            "--reserve",
-            help="By the rows that no ladder has measured. This spends one of the reserve's "
-            "queries; asked again about the same incumbent, none.",
-        ),
-    ] = False,
-    as_json: common.JsonOption = False,
+    *,
+    confidence: float | None = None,
+    reserve: bool = False,
+    as_json: bool = False,
 ) -> None:
-    """Print a confidence interval for the incumbent's true score, and what it assumes."""
+    """Print a confidence interval for the incumbent's true score, and what it assumes.
+
+    Parameters
+    ----------
+    reserve
+        By the rows that no ladder has measured. This spends one of the reserve's queries; asked
+        again about the same incumbent, none.
+    """
     ask = holdout.reserve_certificate if reserve else holdout.certificate
     common.print_result(ask(confidence), as_json)
 
 
-@common.on_ladder(single=True)
+@options.on_ladder(single=True)
 def compare(
     holdout: LadderHoldout,
-    first: Annotated[
-        str, typer.Argument(metavar="FIRST", help="The number of a submission, or a file.")
-    ],
-    second: Annotated[
-        str, typer.Argument(metavar="SECOND", help="The number of a submission, or a file.")
-    ],
-    confidence: common.ConfidenceOption = None,
-    header: HeaderOption = True,
-    ids: IdsOption = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what it costs, and compare nothing.")
-    ] = False,
-    as_json: common.JsonOption = False,
+    first: str,
+    second: str,
+    *,
+    confidence: float | None = None,
+    header: bool = True,
+    ids: str | None = None,
+    dry_run: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Print an interval for the true score of one model less that of another.
 
     It is put on record, and later certificates and decisions pay for it. Predictions of submissions
     that improved are kept; of others give the file.
+
+    Parameters
+    ----------
+    first : FIRST
+        The number of a submission, or a file.
+    second : SECOND
+        The number of a submission, or a file.
+    dry_run
+        Print what it costs, and compare nothing.
     """
     _check_header(header, ids)
     if dry_run:
         price = holdout.price()
-        if as_json:
-            common.print_json({"price": price})
-        else:
-            common.print_lines(price)
+        common.print_result({"price": price}, as_json, price)
         return
 
     def model(stated: str) -> Any:
@@ -570,19 +521,25 @@ def compare(
     )
 
 
-@common.on_ladder()
+@options.on_ladder()
 def history(
     holdout: LadderHoldout,
-    last: Annotated[int, typer.Option(min=1, help="How many to show at most, the latest.")] = 50,
-    after: Annotated[
-        int | None, typer.Option(min=0, help="Show those that follow this number instead.")
-    ] = None,
-    as_json: common.JsonOption = False,
+    *,
+    last: Annotated[int, {"min": 1}] = 50,
+    after: Annotated[int | None, {"min": 0}] = None,
+    as_json: bool = False,
 ) -> None:
     """Show the submissions, what was released after each, and when.
 
     A submission's own score is known where it became the incumbent, and a dash elsewhere;
     "released" is the score of the incumbent after it. No raw score is shown.
+
+    Parameters
+    ----------
+    last
+        How many to show at most, the latest.
+    after
+        Show those that follow this number instead.
     """
     several = len(holdout.metrics) > 1
     shown = {metric: holdout[metric] if several else holdout for metric in holdout.metrics}
@@ -595,24 +552,24 @@ def history(
         if several:
             out.print(f"{metric}:")
         if page.submissions:
-            out.print(_chosen(_HISTORY, _entries(page.submissions), out.width))
+            out.print(_chosen(_HISTORY, _FITS, _entries(page.submissions), out.width))
         out.print(f"{page.total} submissions in all")
-    block = ladder_of(holdout, several=True).facts.block
+    block = open_ladder.ladder_of(holdout, several=True).facts.block
     if block > 1:
-        earlier = block_name(parted_name(holdout.name)[0], block - 1)
+        earlier = fold.block_name(fold.parted_name(holdout.name)[0], block - 1)
         out.print(f"of block {block}; those of the block before it: history {earlier}")
 
 
 def _history(holdout: LadderHoldout, last: int, after: int | None) -> commands.Page:
     """Return the submissions that are shown, and how many a ladder has."""
-    state = ladder_of(holdout, several=True).execute(commands.State())
+    state = open_ladder.ladder_of(holdout, several=True).execute(commands.State())
     start = max(0, state.submissions - last) if after is None else after
     lines = tuple(holdout.history(after=start, limit=last))
     return commands.Page(lines, state.submissions, state.incumbent)
 
 
-@common.on_ladder(single=True)
-def reveal(holdout: LadderHoldout, as_json: common.JsonOption = False) -> None:
+@options.on_ladder(single=True)
+def reveal(holdout: LadderHoldout, *, as_json: bool = False) -> None:
     """Show the released score of a ladder that shows improvements alone, and record the request.
 
     Certificates pay for it. Other ladders show their score anyway (register --show).
@@ -621,8 +578,8 @@ def reveal(holdout: LadderHoldout, as_json: common.JsonOption = False) -> None:
     print_shown(holdout.status(), as_json)
 
 
-@common.on_ladder()
-def estimate(holdout: LadderHoldout, as_json: common.JsonOption = False) -> None:
+@options.on_ladder()
+def estimate(holdout: LadderHoldout, *, as_json: bool = False) -> None:
     """Print the incumbent's score corrected for the choice among the submissions of one batch.
 
     It is put on record first, and certificates of later incumbents pay for it. Where submissions
@@ -631,63 +588,53 @@ def estimate(holdout: LadderHoldout, as_json: common.JsonOption = False) -> None
     common.print_result(holdout.estimate(), as_json)
 
 
-@common.on_ladder(scoring=False, server=False, single=True)
-def withdraw(
-    holdout: LadderHoldout,
-    number: Annotated[int, typer.Argument(help="The submission's number, as in the history.")],
-    reason: Annotated[str, typer.Option(help="What happened, for those who read the record.")],
-    as_json: common.JsonOption = False,
-) -> None:
+@options.on_ladder(scoring=False, server=False, single=True)
+def withdraw(holdout: LadderHoldout, number: int, *, reason: str, as_json: bool = False) -> None:
     """Withdraw a submission that was an accident, on record.
 
     What its release revealed stays counted in all certificates.
+
+    Parameters
+    ----------
+    number
+        The submission's number, as in the history.
+    reason
+        What happened, for those who read the record.
     """
     print_shown(holdout.owner.withdraw(number, reason=reason), as_json)
 
 
 def retire(
-    name: common.NameArgument,
-    ledger: common.LedgerOption = None,
-    yes: common.YesOption = False,
-    as_json: common.JsonOption = False,
+    name: options.Name, *, ledger: str | None = None, yes: bool = False, as_json: bool = False
 ) -> None:
     """Close a holdout: no ladder on it takes another submission."""
     store = Ledger(resolve_url(ledger))
     with store.read() as tx:
-        record = named(tx, name)
+        record = opening.named(tx, name)
     if record.retired is None and not yes:
-        typer.echo(
+        common.confirm(
             f"{name!r} will take no more submissions, through any ladder, permanently. Its "
             "history, status and audit stay.",
-            err=True,
+            "Retire it?",
         )
-        typer.confirm("Retire it?", abort=True, err=True)
     closed = store.transact(lambda tx: tx.retire(record.id))
-    if as_json:
-        common.print_json({"holdout": name, "retired": closed.retired})
-    else:
-        common.console().print(f"{name} is retired since {closed.retired:%Y-%m-%d %H:%M} UTC")
+    line = f"{name} is retired since {closed.retired:%Y-%m-%d %H:%M} UTC"
+    common.print_result({"holdout": name, "retired": closed.retired}, as_json, line)
 
 
 def forget(
-    name: common.NameArgument,
-    ledger: common.LedgerOption = None,
-    yes: common.YesOption = False,
-    as_json: common.JsonOption = False,
+    name: options.Name, *, ledger: str | None = None, yes: bool = False, as_json: bool = False
 ) -> None:
     """Take back the registration of a holdout that was never queried; its name is free again."""
     store = Ledger(resolve_url(ledger))
     with store.read() as tx:
-        record = named(tx, name)
+        record = opening.named(tx, name)
     if not yes:
-        typer.echo(f"The {record.n} rows of {name!r} will be known no more.", err=True)
-        typer.confirm("Forget it?", abort=True, err=True)
+        common.confirm(f"The {record.n} rows of {name!r} will be known no more.", "Forget it?")
     for path in store.transact(lambda tx: tx.forget(record.id)):
         vaults.remove(path)
-    if as_json:
-        common.print_json({"holdout": name, "forgotten": True})
-    else:
-        common.console().print(f"{name} is forgotten: its rows can be registered again")
+    line = f"{name} is forgotten: its rows can be registered again"
+    common.print_result({"holdout": name, "forgotten": True}, as_json, line)
 
 
 def print_shown(what: Status | Release | Withdrawn, as_json: bool) -> None:
@@ -709,7 +656,7 @@ def _ladders(url: str) -> Iterator[dict[str, Any]]:
                     "account": stated.account,
                     "ladder": stated.name,
                     "metric": stated.metric,
-                    "mechanism": rule_shown(stated),
+                    "mechanism": rules.rule_shown(stated),
                     "submissions": ladder.submissions,
                     "releases": ladder.state["releases"],
                     "opened": ladder.opened,
@@ -725,17 +672,20 @@ def _listed(ladder: Mapping[str, Any]) -> dict[str, str | Text]:
 
 
 def _entries(latest: Sequence[Submission]) -> Iterator[dict[str, str | Text]]:
-    differing = varied(latest)
+    differing = printing.varied(latest)
     for submission in latest:
-        texts = cells(submission, differing)
+        texts = printing.cells(submission, differing)
         yield {**texts, "from": Text(texts["from"], no_wrap=True, overflow="ellipsis")}
 
 
 def _chosen(
-    columns: Mapping[str, int], rows: Iterable[Mapping[str, str | Text]], width: int
+    columns: Sequence[str],
+    least: Mapping[str, int],
+    rows: Iterable[Mapping[str, str | Text]],
+    width: int,
 ) -> Table:
     """Lay out the columns that a terminal of this width has space for."""
-    fitting = [column for column, least in columns.items() if width >= least]
+    fitting = [column for column in columns if width >= least.get(column, 0)]
     return _table(fitting, ([row[column] for column in fitting] for row in rows))
 
 

@@ -7,13 +7,10 @@ import threading
 import webbrowser
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import typer
-
-from ladderholdout.cli.common import JsonOption, LedgerOption, print_json, print_lines
+from ladderholdout.cli import common, options
 from ladderholdout.errors import InvalidArgument, LadderHoldoutWarning, warn
-from ladderholdout.guard import commands
 from ladderholdout.ledger import resolve_url, shown
 from ladderholdout.server import accounts
 from ladderholdout.server.running import check_packages, run, run_ui
@@ -31,52 +28,49 @@ class Action(StrEnum):
 
 
 def account(
-    action: Annotated[Action, typer.Argument(metavar="add|list|limit|revoke|rotate")],
-    name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="The account's name; not for list.")
-    ] = None,
-    holdout: Annotated[str | None, typer.Option(help="The holdout's name.")] = None,
-    role: Annotated[
-        str | None,
-        typer.Option(
-            help="For add: analyst (submits, and sees the own ladder), program (an analyst that "
-            "is shown improvements alone), host (submits for the accounts of a leaderboard, and "
-            "sees all ladders), reader (sees all ladders) or owner (manages accounts, "
-            "withdraws submissions, retires the holdout)."
-        ),
-    ] = None,
-    per_day: Annotated[
-        int | None,
-        typer.Option(
-            help="For add and limit: how many submissions a day, by UTC; left out for any number."
-        ),
-    ] = None,
-    show: Annotated[
-        str | None,
-        typer.Option(
-            help="For add: what answers have, scores or improvements; by default as the holdout's."
-        ),
-    ] = None,
-    budget: Annotated[
-        int | None, typer.Option(help="For add: how many times its released score may improve.")
-    ] = None,
-    expires: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DATE", help="For add and rotate: the last day of the token, as 2026-12-31."
-        ),
-    ] = None,
-    ledger: LedgerOption = None,
-    as_json: JsonOption = False,
+    action: Annotated[Action, {"metavar": "|".join(Action)}],
+    name: str | None = None,
+    *,
+    holdout: str | None = None,
+    role: str | None = None,
+    per_day: int | None = None,
+    show: str | None = None,
+    budget: int | None = None,
+    expires: str | None = None,
+    ledger: str | None = None,
+    as_json: bool = False,
 ) -> None:
     """Add, list, limit, revoke or rotate the accounts that may query a holdout through the server.
 
     A token is printed once, when it is made, and works at once; it stops working at once when it
     is revoked or rotated.
+
+    Parameters
+    ----------
+    action : add|list|limit|revoke|rotate
+
+    name : NAME
+        The account's name; not for list.
+    holdout
+        The holdout's name.
+    role
+        For add: analyst (submits, and sees the own ladder), program (an analyst that is shown
+        improvements alone), host (submits for the accounts of a leaderboard, and sees all ladders),
+        reader (sees all ladders) or owner (manages accounts, withdraws submissions, retires the
+        holdout).
+    per_day
+        For add and limit: how many submissions a day, by UTC; left out for any number.
+    show
+        For add: what answers have, scores or improvements; by default as the holdout's.
+    budget
+        For add: how many times its released score may improve.
+    expires : DATE
+        For add and rotate: the last day of the token, as 2026-12-31.
     """
     if action is Action.LIST:
         known = accounts.accounts_of(ledger, holdout)
-        _print(known, {"accounts": known} if as_json else None)
+        lines = [line for listed in known for line in _lines(listed)] or ["No accounts yet."]
+        common.print_result({"accounts": known}, as_json, *lines)
         return
     if name is None or holdout is None:
         missing = "NAME" if name is None else "--holdout"
@@ -84,11 +78,10 @@ def account(
     if action is Action.ADD and role is None:
         raise InvalidArgument("--role", "analyst, program, host, reader or owner", "missing")
     kind = _DOES[action]
-    stated = {"role": role, "per_day": per_day, "budget": budget, "show": show, "expires": expires}
-    known_to = commands.names_of(kind)
-    given = {option: value for option, value in stated.items() if option in known_to}
-    done = accounts.execute(resolve_url(ledger), holdout, kind(account=name, **given))
-    _print((done,), done if as_json else None)
+    done = accounts.execute(
+        resolve_url(ledger), holdout, kind(**options.taken(kind, locals() | {"account": name}))
+    )
+    common.print_result(done, as_json, *_lines(done))
 
 
 _DOES = {
@@ -99,86 +92,72 @@ _DOES = {
 }
 
 
-def _print(known: tuple[accounts.Account, ...], as_json: Any) -> None:
-    """Print accounts in a line each, and a token that was just made; or JSON."""
-    if as_json is not None:
-        print_json(as_json)
-        return
-    for account in known:
-        limit = "" if account.per_day is None else f", {account.per_day} submissions a day"
-        ends = "" if account.expires is None else f", until {account.expires:%Y-%m-%d %H:%M} UTC"
-        gone = account.revoked
-        state = "" if gone is None else f", revoked on {gone:%Y-%m-%d %H:%M} UTC"
-        print_lines(f"{account.holdout}: {account.name}, {account.role}{limit}{ends}{state}")
-        if isinstance(account, accounts.Token):
-            print_lines(f"token, shown this once: {account.token}")
-    if not known:
-        print_lines("No accounts yet.")
+def _lines(account: accounts.Account) -> list[str]:
+    """Return an account in a line, and a token that was just made."""
+    limit = "" if account.per_day is None else f", {account.per_day} submissions a day"
+    ends = "" if account.expires is None else f", until {account.expires:%Y-%m-%d %H:%M} UTC"
+    gone = account.revoked
+    state = "" if gone is None else f", revoked on {gone:%Y-%m-%d %H:%M} UTC"
+    lines = [f"{account.holdout}: {account.name}, {account.role}{limit}{ends}{state}"]
+    if isinstance(account, accounts.Token):
+        lines.append(f"token, shown this once: {account.token}")
+    return lines
 
 
 def serve(
-    ledger: LedgerOption = None,
-    host: Annotated[
-        str | None, typer.Option(help="The address to listen at; by default 127.0.0.1.")
-    ] = None,
-    port: Annotated[int | None, typer.Option(help="The port; by default 8765.")] = None,
-    workers: Annotated[
-        int | None, typer.Option(help="Processes; more than one pays on PostgreSQL.")
-    ] = None,
-    tls_cert: Annotated[Path | None, typer.Option(help="The certificate, in PEM.")] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="Its key, in PEM.")] = None,
-    share_rows: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME", help="Send this holdout's features to its accounts; * for all."
-        ),
-    ] = None,
-    allow_estimates: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Let analysts ask for corrected scores; * for all."),
-    ] = None,
-    allow_reveals: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Let analysts request scores of ladders that show improvements; * for all.",
-        ),
-    ] = None,
-    allow_comparisons: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Let analysts compare two models; * for all."),
-    ] = None,
-    metrics: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--metric",
-            metavar="FILE.py:NAME",
-            help="A metric of your own, such as a judge: this file is run.",
-        ),
-    ] = None,
-    max_body: Annotated[
-        int | None, typer.Option(help="Megabytes that a request may have; by default 64.")
-    ] = None,
-    time_grid: Annotated[
-        int | None,
-        typer.Option(help="Milliseconds of which each answer takes a multiple; by default 25."),
-    ] = None,
-    max_refusals: Annotated[
-        int | None,
-        typer.Option(
-            help="Requests of an account that may be refused in a minute before no more are read; "
-            "by default 100."
-        ),
-    ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(help="A TOML file with these settings; flags and environment come first."),
-    ] = None,
-    as_json: JsonOption = False,
+    *,
+    ledger: str | None = None,
+    host: str | None = None,
+    port: int | None = None,
+    workers: int | None = None,
+    tls_cert: Path | None = None,
+    tls_key: Path | None = None,
+    share_rows: list[str] | None = None,
+    allow_estimates: list[str] | None = None,
+    allow_reveals: list[str] | None = None,
+    allow_comparisons: list[str] | None = None,
+    metrics: list[str] | None = None,
+    max_body: int | None = None,
+    time_grid: int | None = None,
+    max_refusals: int | None = None,
+    config: Path | None = None,
+    as_json: bool = False,
 ) -> None:
     """Serve the ledger's holdouts over HTTP to those who have a token (see account).
 
     Settings come from flags, else from LADDERHOLDOUT_SERVE_HOST and its like, else from --config.
+
+    Parameters
+    ----------
+    host
+        The address to listen at; by default 127.0.0.1.
+    port
+        The port; by default 8765.
+    workers
+        Processes; more than one pays on PostgreSQL.
+    tls_cert
+        The certificate, in PEM.
+    tls_key
+        Its key, in PEM.
+    share_rows : NAME
+        Send this holdout's features to its accounts; * for all.
+    allow_estimates : NAME
+        Let analysts ask for corrected scores; * for all.
+    allow_reveals : NAME
+        Let analysts request scores of ladders that show improvements; * for all.
+    allow_comparisons : NAME
+        Let analysts compare two models; * for all.
+    metrics : FILE.py:NAME
+        A metric of your own, such as a judge: this file is run.
+    max_body
+        Megabytes that a request may have; by default 64.
+    time_grid
+        Milliseconds of which each answer takes a multiple; by default 25.
+    max_refusals
+        Requests of an account that may be refused in a minute before no more are read; by default
+        100.
+    config
+        A TOML file with these settings; flags and environment come first.
     """
     flags = {
         name: str(value) if isinstance(value, Path) else value
@@ -194,38 +173,31 @@ def serve(
         )
     check_packages()
     where = f"{'http' if settings.tls_cert is None else 'https'}://{settings.host}:{settings.port}"
-    if as_json:
-        print_json({"url": where, "ledger": shown(settings.url), "workers": settings.workers})
-    else:
-        print_lines(f"serving {shown(settings.url)} at {where}")
+    begun = {"url": where, "ledger": shown(settings.url), "workers": settings.workers}
+    common.print_result(begun, as_json, f"serving {shown(settings.url)} at {where}")
     run(settings)
 
 
 def mcp(
-    server: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            envvar="LADDERHOLDOUT_SERVER",
-            help="The server, or its holdout's URL; the token is in LADDERHOLDOUT_TOKEN, or in "
-            "the private file that LADDERHOLDOUT_TOKEN_FILE names.",
-        ),
-    ] = None,
-    files: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Where the files are that an agent may submit; by default the folder in which "
-            "this is started. Files elsewhere are not read.",
-        ),
-    ] = None,
-    as_json: JsonOption = False,
+    *,
+    server: Annotated[str | None, {"envvar": "LADDERHOLDOUT_SERVER"}] = None,
+    files: Path | None = None,
+    as_json: bool = False,
 ) -> None:
     """Offer a server's holdout to an agent over the Model Context Protocol, on standard streams.
 
     The tools are submit, decide, status, history and health, and nothing else. A local ledger is
     not offered: the labels would be on the agent's own machine. Programs that take --server for
     themselves state LADDERHOLDOUT_SERVER.
+
+    Parameters
+    ----------
+    server : URL
+        The server, or its holdout's URL; the token is in LADDERHOLDOUT_TOKEN, or in the private
+        file that LADDERHOLDOUT_TOKEN_FILE names.
+    files : FOLDER
+        Where the files are that an agent may submit; by default the folder in which this is
+        started. Files elsewhere are not read.
     """
     if server is None:
         raise InvalidArgument(
@@ -240,28 +212,28 @@ def mcp(
 
 
 def ui(
-    ledger: LedgerOption = None,
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Of 127.0.0.1; by default one that is free.")
-    ] = 0,
-    no_browser: Annotated[
-        bool, typer.Option("--no-browser", help="Print the address, and open no browser.")
-    ] = False,
-    as_json: JsonOption = False,
+    *,
+    ledger: str | None = None,
+    port: Annotated[int, {"min": 0, "max": 65535}] = 0,
+    no_browser: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Show the holdouts of a ledger in the browser, on this machine, to its owner alone.
 
     The address that is printed works once. No raw score is shown. Ctrl-C stops it.
+
+    Parameters
+    ----------
+    port
+        Of 127.0.0.1; by default one that is free.
+    no_browser
+        Print the address, and open no browser.
     """
     url = resolve_url(ledger)
 
     def started(address: str) -> None:
-        if as_json:
-            print_json({"url": address, "ledger": shown(url)})
-        else:
-            print_lines(
-                f"the pages of {shown(url)}, until Ctrl-C; this address works once:", address
-            )
+        lines = f"the pages of {shown(url)}, until Ctrl-C; this address works once:", address
+        common.print_result({"url": address, "ledger": shown(url)}, as_json, *lines)
         if not no_browser:
             # It may wait for the browser to end.
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()

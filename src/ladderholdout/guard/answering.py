@@ -12,18 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, InvalidSubmission, MetricError
+from ladderholdout.guard import containment, seen, views
 from ladderholdout.guard.certificate import ALONE
-from ladderholdout.guard.containment import without_autologging, without_frames
 from ladderholdout.guard.open_ladder import Origin, Predictions
-from ladderholdout.guard.seen import settle
 from ladderholdout.guard.submit import Answer, Guard, LedgerLadder, Measured, refuse_beyond
-from ladderholdout.guard.views import TOGETHER, Release
-from ladderholdout.ledger import arrays
-from ladderholdout.ledger.events import BatchAnnounced, Collected, RoundClosed
-from ladderholdout.ledger.fold import Head, LadderRecord, Rounds, Waiting, refuse_retired
-from ladderholdout.ledger.log import now
+from ladderholdout.ledger import arrays, events, fold, log, postgres
 from ladderholdout.ledger.place import Access
-from ladderholdout.ledger.postgres import Stale
 from ladderholdout.ledger.transaction import Asked, Transaction
 
 Placed: TypeAlias = tuple[Any, NDArray[np.intp] | None]
@@ -38,7 +32,7 @@ Answers: TypeAlias = Mapping[int, list[Answer]]
 
 
 def judge_all(
-    tx: Transaction, home: LadderRecord, sets: Sets, metrics: Sequence[str] = ()
+    tx: Transaction, home: fold.LadderRecord, sets: Sets, metrics: Sequence[str] = ()
 ) -> Answers | None:
     """Answer what was measured for ladders of one holdout; None where labels were amended since.
 
@@ -68,26 +62,26 @@ def judge_all(
             orders[number], queries = guard.best_first(tx, records[number], measured)
             size += queries
     if size:
-        refuse_retired(known.name, known.retired)
+        fold.refuse_retired(known.name, known.retired)
         (batch,) = {measured[0].origin.batch for _, measured in sets.values()}
         assert batch is not None
-        tx.add(home.holdout_id, BatchAnnounced(ladder=home.id, batch=batch, size=size))
+        tx.add(home.holdout_id, events.BatchAnnounced(ladder=home.id, batch=batch, size=size))
     answers = {}
     for number, (guard, measured) in sets.items():
-        ladder, answer, by_place = records[number], None, dict[int, Answer]()
-        for place in orders[number]:
-            member, more = measured[place], len(by_place) + 1 < len(measured)
+        ladder, answer, by_index = records[number], None, dict[int, Answer]()
+        for index in orders[number]:
+            member, more = measured[index], len(by_index) + 1 < len(measured)
             if metrics:
                 numbers = {
-                    name: records[other].submissions + 1 + orders[other].index(place)
+                    name: records[other].submissions + 1 + orders[other].index(index)
                     for other, name in zip(sets, metrics, strict=True)
                 }
-                context = {**member.origin.context, TOGETHER: numbers}
+                context = {**member.origin.context, views.TOGETHER: numbers}
                 member = replace(member, origin=replace(member.origin, context=context))
-            answer = by_place[place] = guard.judge(tx, ladder, member, answer, more=more)
+            answer = by_index[index] = guard.judge(tx, ladder, member, answer, more=more)
             ladder = answer.ladder
             tx.remember(ladder.id, member.asked, answer.first)
-        answers[number] = [by_place[place] for place in range(len(measured))]
+        answers[number] = [by_index[index] for index in range(len(measured))]
     return answers
 
 
@@ -107,7 +101,7 @@ def naming(metric: str) -> Iterator[None]:
 
 def answered(
     guards: Mapping[str, Guard], sets: Sequence[Predictions], origins: Sequence[Origin]
-) -> list[dict[str, Answer]]:
+) -> list[tuple[Answer, ...]]:
     """Judge sets of predictions on the ladders of one or several metrics, in one transaction.
 
     All answers are in the ledger before it returns, or none: what one metric refuses goes to none.
@@ -123,22 +117,22 @@ def answered(
 
     Returns
     -------
-    list of dict of str to Answer
-        By metric, in the order of the sets.
+    list of tuple of Answer
+        One for each metric, in the order of the guards; those in the order of the sets.
     """
     lead, metrics = next(iter(guards.values())), () if ALONE in guards else tuple(guards)
     course = None if len(guards) > 1 or origins[0].announced else lead.course
     write = lead.ledger.transact
 
     def judge(
-        of_each: Sets, asked: Sequence[Asked], left: Head | None, tx: Transaction
-    ) -> tuple[Answers | None, Head, Head]:
+        of_each: Sets, asked: Sequence[Asked], left: fold.Head | None, tx: Transaction
+    ) -> tuple[Answers | None, fold.Head, fold.Head]:
         home = tx.locked_ladder(lead.ladder.id, lead.ladder.created, asked=asked, left=left)
         before = tx.ends[home.holdout_id]
         return judge_all(tx, home, of_each, metrics), before, tx.ends[home.holdout_id]
 
     # A rule may measure once more, with other weights, so it steps under this as well.
-    with without_autologging():
+    with containment.without_autologging():
         while True:
             of_each = {guard.ladder.id: (guard, list[Measured]()) for guard in guards.values()}
             for given, origin in zip(sets, origins, strict=True):
@@ -155,7 +149,7 @@ def answered(
             done = None
             if course and course.alone and course.left:
                 known = [each._replace(first=course.firsts.get(each.digest)) for each in asked]
-                with suppress(Stale):
+                with suppress(postgres.Stale):
                     done = write(partial(judge, of_each, known, course.left), Access.LADDER)
             # Where there is a reserve, rounds that agree on all other rows are asked for one by
             # one.
@@ -164,8 +158,7 @@ def answered(
             if answers is not None:
                 if course:
                     course.note(answers[lead.ladder.id], asked, *ends)
-                each = zip(*answers.values(), strict=True)
-                return [dict(zip(guards, own, strict=True)) for own in each]
+                return list(zip(*answers.values(), strict=True))
             for guard in guards.values():  # labels were amended meanwhile
                 guard.reload()
 
@@ -175,7 +168,7 @@ def answered(
 
 def collect(
     home: LedgerLadder, guard: Guard, account: str, placed: Placed, origin: Origin
-) -> tuple[Rounds, int]:
+) -> tuple[fold.Rounds, int]:
     """Let predictions wait for their round, or refuse them; return it, and how many wait.
 
     Parameters
@@ -188,11 +181,11 @@ def collect(
     placed, origin
         As `Guard.measure` takes them; they are read now, and measured when the round is closed.
     """
-    settle()
-    with without_frames, without_autologging():
+    seen.settle()
+    with containment.without_frames, containment.without_autologging():
         aligned, key = guard.aligned(*placed), origin.key
 
-        def wait(tx: Transaction, record: LadderRecord) -> tuple[Rounds, int]:
+        def wait(tx: Transaction, record: fold.LadderRecord) -> tuple[fold.Rounds, int]:
             known = tx.hold(record.holdout_id)
             rounds = known.rounds.get(record.id)
             if rounds is None:
@@ -202,15 +195,15 @@ def collect(
             # A retry of what waits, or was answered by then, is no new submission.
             if key is None or not ((ladder.id, key) in waits or tx.found(ladder.id, "key", key)):
                 refuse_beyond(tx, ladder, origin.per_day, (record, account))
-                refuse_retired(known.name, known.retired)
-                collected = Collected(
+                fold.refuse_retired(known.name, known.retired)
+                collected = events.Collected(
                     home=record.id,
                     ladder=ladder.id,
                     account=account,
                     key=key,
                     context=dict(origin.context),
                     **tx.beside(record.holdout_id, predictions=arrays.packed(aligned)),
-                    time=now(),
+                    time=log.now(),
                 )
                 tx.add(record.holdout_id, collected)
             return rounds, known.rounds[record.id].counts.get(account, 0)
@@ -220,12 +213,12 @@ def collect(
 
 def close_round(
     home: LedgerLadder,
-    guard_of: Callable[[LadderRecord], Guard],
+    guard_of: Callable[[fold.LadderRecord], Guard],
     batch: str,
-    best_of: Callable[[Transaction, LadderRecord], float | None],
+    best_of: Callable[[Transaction, fold.LadderRecord], float | None],
     *,
     ranked: bool,
-) -> tuple[RoundClosed, tuple[tuple[str, Release], ...]] | None:
+) -> tuple[events.RoundClosed, tuple[tuple[str, views.Release], ...]] | None:
     """Answer all that waits as one announced batch, in one transaction; None where nothing does.
 
     What cannot be measured is left out, and named in the record: it blocks nobody. If the metric
@@ -249,15 +242,15 @@ def close_round(
     releases : tuple of (str, Release)
         In the order in which the submissions came, each with its account.
     """
-    settle()
-    with without_frames, without_autologging():
+    seen.settle()
+    with containment.without_frames, containment.without_autologging():
         while True:
             waits, ladders = home.read(_waiting)
             if not waits:
                 return None
             numbers = dict.fromkeys(wait.event.ladder for wait, _ in waits)
             guards = {number: guard_of(ladders[number]) for number in numbers}
-            sets, measured = dict[int, tuple[Guard, list[Measured]]](), list[Waiting]()
+            sets, measured = dict[int, tuple[Guard, list[Measured]]](), list[fold.Waiting]()
             failed: list[Exception] = []
             for wait, predictions in waits:
                 guard, event = guards[wait.event.ladder], wait.event
@@ -293,15 +286,15 @@ def close_round(
                     number: iter([guards[number].take_note(answer) for answer in of_ladder])
                     for number, of_ladder in answers.items()
                 }
-                events = [wait.event for wait in measured]
-                return record, tuple((it.account, next(each[it.ladder])) for it in events)
+                collected = [wait.event for wait in measured]
+                return record, tuple((it.account, next(each[it.ladder])) for it in collected)
             for guard in guards.values():  # labels were amended meanwhile, or it was closed
                 guard.reload()
 
 
 def _waiting(
-    tx: Transaction, home: LadderRecord
-) -> tuple[list[tuple[Waiting, NDArray[Any]]], dict[int, LadderRecord]]:
+    tx: Transaction, home: fold.LadderRecord
+) -> tuple[list[tuple[fold.Waiting, NDArray[Any]]], dict[int, fold.LadderRecord]]:
     """Return what waits, with its predictions, and the ladders of the holdout."""
     rounds = tx.fold(home.holdout_id).rounds.get(home.id)
     waits = () if rounds is None else rounds.waiting
@@ -311,14 +304,14 @@ def _waiting(
 
 
 def _close(
-    waits: list[Waiting],
-    measured: list[Waiting],
+    waits: list[fold.Waiting],
+    measured: list[fold.Waiting],
     sets: Sets,
     batch: str,
-    best_of: Callable[[Transaction, LadderRecord], float | None],
+    best_of: Callable[[Transaction, fold.LadderRecord], float | None],
     tx: Transaction,
-    home: LadderRecord,
-) -> tuple[RoundClosed, Answers] | None:
+    home: fold.LadderRecord,
+) -> tuple[events.RoundClosed, Answers] | None:
     """Answer a round; None where labels were amended or it was closed meanwhile."""
     rounds = tx.hold(home.holdout_id).rounds[home.id]
     if rounds.waiting[: len(waits)] != tuple(waits):
@@ -328,7 +321,7 @@ def _close(
         return None
     without = [wait for wait in waits if wait not in measured]
     left_out = sorted([*rounds.taken_out, *without], key=lambda wait: wait.position)
-    closed = RoundClosed(
+    closed = events.RoundClosed(
         home=home.id,
         number=rounds.number,
         until=waits[-1].position,
@@ -338,7 +331,7 @@ def _close(
         improved=sum(one.release.improved for each in answers.values() for one in each),
         best=best_of(tx, tx.ladder(home.id)),
         left_out=tuple(wait.event.account for wait in left_out),
-        time=now(),
+        time=log.now(),
     )
     tx.add(home.holdout_id, closed)
     return closed, answers

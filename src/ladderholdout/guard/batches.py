@@ -13,13 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from ladderholdout import errors
 from ladderholdout.arguments import as_given
-from ladderholdout.guard import commands
-from ladderholdout.guard.certificate import ALONE
+from ladderholdout.guard import certificate, commands, recognition, rows, seen
 from ladderholdout.guard.context import describe_estimator, jsonable
 from ladderholdout.guard.open_ladder import OpenLadder, Origin, Predictions, announced
-from ladderholdout.guard.recognition import look_for_groups
-from ladderholdout.guard.rows import predictions_of, values_of
-from ladderholdout.guard.seen import new_batch
 from ladderholdout.guard.views import Release, incumbent_named, overtaken
 from ladderholdout.mechanisms import FINALISTS
 from ladderholdout.metrics.responses import is_model
@@ -71,10 +67,6 @@ class Batch:
         fixed = self._ladder.fix(predictions)
         self._waiting.append((fixed, Origin(context=context)))
 
-    def held(self) -> tuple[int | None, tuple[bool, ...]]:
-        """Return the number of the incumbent, and whether each submission of the batch is it."""
-        return held_by(self._ladder, self.releases)
-
     def _check_open(self) -> None:
         if not self._open:
             raise errors.InvalidArgument(
@@ -103,7 +95,7 @@ class Batch:
             return
         if self._waiting:
             sets, origins = zip(*self._waiting, strict=True)
-            self.releases = self._ladder.submit_all(sets, announced(new_batch(), origins))
+            self.releases = self._ladder.submit_all(sets, announced(seen.new_batch(), origins))
 
 
 def read_submission(
@@ -111,7 +103,7 @@ def read_submission(
 ) -> tuple[Any, dict[str, Any]]:
     """Return what a caller submits as `OpenLadder.submit` takes it, and its whole context."""
     if not is_model(predictions):
-        read = predictions_of(predictions, ids)
+        read = rows.predictions_of(predictions, ids)
         return read, {} if context is None else jsonable(context)
     if ids is not None:
         raise errors.InvalidArgument(
@@ -121,7 +113,7 @@ def read_submission(
             "An estimator predicts on the rows of the holdout, in their order.",
         )
     described = describe_estimator(predictions) | jsonable(context)
-    look_for_groups(ladder, predictions, {})
+    recognition.look_for_groups(ladder, predictions, {})
     return ladder.predict(predictions), described
 
 
@@ -131,7 +123,7 @@ _RESPONSES = ("labels", "probabilities", "scores", "values")
 def sources_of(ladder: OpenLadder, predictions: Any) -> dict[str, tuple[Any, bool]]:
     """Return what was given for each metric, and whether its second column is meant."""
     if not ladder.by_metric:
-        return {ALONE: (predictions, False)}
+        return {certificate.ALONE: (predictions, False)}
     responses = {name: each.metric.response for name, each in ladder.by_metric.items()}
 
     def refusal(came: str) -> errors.InvalidSubmission:
@@ -178,7 +170,7 @@ def warn_of_labels(ladder: OpenLadder, predictions: Any) -> None:
         if as_scores or (metric.response != "scores" and not metric.name.startswith("roc_auc")):
             continue
         # A fact about predictions alone.
-        values = np.unique(np.asarray(values_of(source), dtype=np.float64))
+        values = np.unique(np.asarray(rows.values_of(source), dtype=np.float64))
         if len(values) == 2 and bool((values == np.round(values)).all()):
             errors.warn(
                 f"{metric.name} ranks the rows, and these predictions have two values only, like "
@@ -326,7 +318,7 @@ def confirm(ladder: OpenLadder, models: Any) -> tuple[Finalist, ...]:
     with Batch(ladder) as batch:
         for model in models:
             batch.submit(model)
-    _, held = batch.held()
+    _, held = held_by(ladder, batch.releases)
     return tuple(
         Finalist(number, None, release, is_incumbent)
         for number, (release, is_incumbent) in enumerate(zip(batch.releases, held, strict=True))

@@ -6,10 +6,13 @@ And what all that is shown shares: it is of one metric, or of several at once.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from html import escape
-from typing import Any, Self, TypeVar
+from typing import Annotated, Any, Self, TypeVar
+
+from pydantic import AfterValidator
 
 from ladderholdout.arguments import as_given
 from ladderholdout.certificates.metric_limits import ONE_OF_EACH
@@ -75,6 +78,37 @@ class OfMetrics:
 
 V = TypeVar("V")
 S = TypeVar("S", bound=OfMetrics)
+
+
+class Later(Sequence[V]):
+    """Entries that are worked out when somebody reads them; written or pickled it is what they are.
+
+    Examples
+    --------
+    >>> entries = Later(lambda: print("worked out") or iter([1, 2]))
+    >>> len(entries), entries[1], entries
+    worked out
+    (2, 2, (1, 2))
+    """
+
+    def __init__(self, work: Callable[[], Iterable[V]]) -> None:
+        self._work = work
+
+    @cached_property
+    def _entries(self) -> tuple[V, ...]:
+        return tuple(self._work())
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._entries[place]
+
+    def __repr__(self) -> str:
+        return repr(self._entries)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return tuple, (self._entries,)
 
 
 def together(by_metric: Mapping[str, S]) -> S:
@@ -175,8 +209,9 @@ class ScoreCertificate(OfMetrics):
         What L is made of, in words and nats; of a certificate that was asked for.
     without_scores : float or None
         What L would have been with improvements alone; None where no score was paid for.
-    instead : tuple of (str, float, float)
-        Other rules, and the ends of the interval that they would have given on what was released.
+    instead : sequence of (str, float, float)
+        Other rules, and the ends of the interval that they would have given on what was released;
+        worked out when it is read, printed or sent.
     doubts : tuple of str
         Assumptions that are in doubt by what is on record, as `line` names them.
     advice : str
@@ -214,7 +249,9 @@ class ScoreCertificate(OfMetrics):
     clipping: str = ""
     clipped: tuple[int, float] | None = None
     bill: tuple[tuple[str, float], ...] = field(default=(), compare=False, repr=False)
-    instead: tuple[tuple[str, float, float], ...] = field(default=(), compare=False, repr=False)
+    instead: Annotated[Sequence[tuple[str, float, float]], AfterValidator(tuple)] = field(
+        default=(), compare=False, repr=False
+    )
     without_scores: float | None = field(default=None, compare=False, repr=False)
     doubts: tuple[str, ...] = ()
     advice: str = field(default="", compare=False, repr=False)
@@ -522,18 +559,14 @@ class Health(OfMetrics):
             lines.append(("width then", then))
         if self.reason:
             lines.append(("forecast", f"none: {self.reason}"))
-        if self.spent_at is not None:
-            lines += self._lines_of_rule()
-        return lines
-
-    def _lines_of_rule(self) -> list[tuple[str, str]]:
-        """Return the lines about the width from which on the rows are used up."""
+        if self.spent_at is None:
+            return lines
         state = "yes, it is wider" if self.spent else "no"
         if not self.spent and self.queries_left is not None:
             state += f", in about {self.queries_left} queries"
         elif not self.spent and not self.reason:
             state += ", and no end is in sight"
-        lines = [(f"spent at {self.spent_at:g}", state)]
+        lines.append((f"spent at {self.spent_at:g}", state))
         if self.fresh_rows is not None:
             rows = f"{self.fresh_rows} for the first certificate"
             if self.rows_for_such_use is not None:

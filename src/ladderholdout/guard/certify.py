@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -17,11 +16,11 @@ from ladderholdout.certificates.advice import narrowed_by
 from ladderholdout.certificates.codes import event_length
 from ladderholdout.errors import InvalidArgument, VaultError
 from ladderholdout.guard import counting, rows, submit
-from ladderholdout.guard.certificate import INDEPENDENT, ScoreCertificate, uncertified
-from ladderholdout.guard.views import score_of
+from ladderholdout.guard.certificate import INDEPENDENT, Later, ScoreCertificate, uncertified
 from ladderholdout.ledger.events import Shown
 from ladderholdout.ledger.fold import LadderRecord
 from ladderholdout.ledger.transaction import Transaction
+from ladderholdout.limits.betting import Limits
 from ladderholdout.mechanisms import Evidence, Mechanism, SimplifiedLadder
 from ladderholdout.metrics import Metric
 from ladderholdout.metrics.scores import zero_one
@@ -186,6 +185,8 @@ class Selection:
         What the confidence costs, in nats.
     score : float
         The released score.
+    estimand : str or None
+        Which mean it is of, where whole groups of rows were drawn.
     transcript : Transcript
     moment : counting.Moment
         What had been shown when it was chosen.
@@ -206,6 +207,7 @@ class Selection:
     confidence: float
     price: float
     score: float
+    estimand: str | None
     transcript: transcripts.Transcript
     moment: counting.Moment
     requested: counting.Moment | None
@@ -215,51 +217,38 @@ class Selection:
     doubts: tuple[str, ...]
 
     @property
-    def estimand(self) -> str | None:
-        """Which mean it is of, where whole groups of rows were drawn."""
-        return self.guard.holdout.estimand
-
-    @property
     def own(self) -> counting.CountedLadder:
         """The ladder itself, as it is counted."""
         return self.moment.ladders[self.ladder.id]
 
     def certificate(self) -> ScoreCertificate:
         """Return the certificate on record, else that by the score alone, or why there is none."""
-        metric = self.metric
+        metric, clipping, advice = self.metric, "", ""
         if self.recorded is not None:
-            return self._shown(self.recorded)
-        if metric.is_mean and metric.released_range is not None and self.estimand is None:
-            return self._by_score()
-        reason = self._why_not_by_rows() or (
-            "it depends on more than the released score: certificate() works it out, puts it on "
-            "record and shows it, and certificates of later incumbents pay for that"
-        )
-        return uncertified(reason, self.confidence, self.ladder.incumbent, self.score)
-
-    def _certified(
-        self, ends: tuple[float, float], bound: str, log_count: float, **more: Any
-    ) -> ScoreCertificate:
+            limits, n, of = limits_of(self.recorded), self.own.n, self.estimand
+            batch = self.recorded.more["place"] > 1
+            assumptions = score_intervals.assumptions_of(metric, batch=batch, estimand=of)
+            clipping = score_intervals.clipping_of(metric, limits.clipped, n)
+            log_level = math.log1p(-self.confidence) - limits.log_count - math.log(2.0)
+            advice = narrowed_by(metric, self.score, (limits.low, limits.high), n, log_level)
+        elif metric.is_mean and metric.released_range is not None and self.estimand is None:
+            limits = self._by_score()
+            assumptions = (*limits.assumptions, *self.amended.assumptions())
+        else:
+            reason = self._why_not_by_rows() or (
+                "it depends on more than the released score: certificate() works it out, puts it "
+                "on record and shows it, and certificates of later incumbents pay for that"
+            )
+            return uncertified(reason, self.confidence, self.ladder.incumbent, self.score)
         return ScoreCertificate(
-            *(self.score, *ends, self.confidence, self.ladder.incumbent, bound, log_count),
+            *(self.score, limits.low, limits.high, self.confidence, self.ladder.incumbent),
+            *(limits.bound, limits.log_count, assumptions),
             price=self.price,
+            clipping=clipping,
+            clipped=limits.clipped,
             doubts=self.doubts,
+            advice=advice,
             mean_over=self.estimand,
-            **more,
-        )
-
-    def _shown(self, record: Shown) -> ScoreCertificate:
-        """Return a certificate as it was shown before."""
-        metric, n, ends = self.metric, self.own.n, ends_of(record)
-        log_level = math.log1p(-self.confidence) - record.log_count - math.log(2.0)
-        clipped = record.more["clipped"] and tuple(record.more["clipped"])
-        batch, of = record.more["place"] > 1, self.estimand
-        return self._certified(
-            *(ends, record.bound, record.log_count),
-            assumptions=score_intervals.assumptions_of(metric, batch=batch, estimand=of),
-            clipping=score_intervals.clipping_of(metric, clipped, n),
-            clipped=clipped,
-            advice=narrowed_by(metric, self.score, ends, n, log_level),
         )
 
     @property
@@ -274,34 +263,32 @@ class Selection:
         reason = why_not_by_rows(self.metric, self.guard.part, self.amended, custom=custom)
         return reason and reason + self.way
 
-    def _by_score(self) -> ScoreCertificate:
-        """Certify a bounded mean by the released score alone."""
+    def _by_score(self) -> Limits:
+        """Return limits of a bounded mean by its released score alone."""
         own, released = self.own, self.ladder.state["standing"]
         assert own.rule is not None and own.least is not None
-        metric, unit = self.metric, self.ladder.settings.unit or 1.0
-        shares = dict.fromkeys(self.amended.around((released - own.least) / unit))
-        rounding = own.rounding(released)
-        by_share = [self.at(share, self.transcript, own.rule, rounding) for share in shares]
-        least, most = by_share[0], by_share[-1]
-        ends = own.least + unit * most.high, own.least + unit * least.low
-        return self._certified(
-            *((metric.to_score(ends[0]), metric.to_score(ends[1])), least.bound, least.log_count),
-            assumptions=(*least.assumptions, *self.amended.assumptions()),
-        )
-
-    def at(
-        self, risk: float, transcript: transcripts.Transcript, rule: Mechanism, rounding: float
-    ) -> transcripts.Certificate:
-        """Certify a released risk, of a loss in [0, 1], after what a transcript has."""
-        return transcripts.certify(
-            *(risk, self.own.n, transcript),
+        least, unit = own.least, self.ladder.settings.unit or 1.0
+        certified = partial(
+            transcripts.certify,
+            n=own.n,
+            transcript=self.transcript,
             confidence=self.confidence,
-            rounding=rounding,
-            noise=rule.allowance if rule.noisy else None,
+            rounding=own.rounding(released),
+            noise=own.rule.allowance if own.rule.noisy else None,
             binary=self.metric.counts,
             weights=self.guard.part.weights,
             price=self.price,
         )
+        limits = with_amended(self.amended, (released - least) / unit, certified)
+        return limits.through(lambda share: self.metric.to_score(least + unit * share))
+
+
+def with_amended(
+    amended: rows.Amended, share: float, limits_of_share: Callable[[float], Limits]
+) -> Limits:
+    """Return limits that hold whatever the labels were that had been amended."""
+    each = [limits_of_share(possible) for possible in dict.fromkeys(amended.around(share))]
+    return replace(each[0], high=each[-1].high)
 
 
 def why_not_by_rows(
@@ -323,12 +310,13 @@ def why_not_by_rows(
     return None
 
 
-def ends_of(shown: Shown) -> tuple[float, float]:
-    """Return the ends of an interval that was shown; an infinite one is on record as None."""
-    return (
-        -math.inf if shown.low is None else shown.low,
-        math.inf if shown.high is None else shown.high,
-    )
+def limits_of(shown: Shown) -> Limits:
+    """Return an interval that was shown; an infinite end of it is on record as None."""
+    low = -math.inf if shown.low is None else shown.low
+    high = math.inf if shown.high is None else shown.high
+    clipped = shown.more.get("clipped") and tuple(shown.more["clipped"])
+    price = shown.log_values
+    return Limits(low, high, shown.bound, shown.confidence, shown.log_count, (), price, clipped)
 
 
 def selection_of(
@@ -350,20 +338,21 @@ def selection_of(
     chosen, holdout, known = tx.chosen(ladder), guard.holdout, tx.fold(ladder.holdout_id)
     if chosen is None:
         return uncertified("the ladder has no incumbent yet", confidence)
-    own, score, weights = chosen.own, score_of(ladder.released, metric), guard.part.weights
+    own, released, weights = chosen.own, ladder.released, guard.part.weights
+    score = None if released is None else metric.to_score(released)
     way = "; reserve_certificate() queries the reserve" if holdout.n_reserve else ""
     counted = partial(counting.moment, tx, known.id, bars=bars, weighted=weights is not None)
     then = counted(own.position, chosen=chosen, way=way)
-    missing = then.missing
-    if score is None and missing is None:
-        missing = "it would show the released score; reveal does, when the search is over"
-    if missing is not None:
-        return uncertified(missing, confidence, ladder.incumbent, score)
-    assert score is not None
+    if then.missing is not None:
+        return uncertified(then.missing, confidence, ladder.incumbent, score)
+    if score is None:
+        why = "it would show the released score; reveal does, when the search is over"
+        return uncertified(why, confidence, ladder.incumbent)
+    ladders = then.transcripts(own if own.batch is None else None)
     event = 1 + chosen.runs - (own.batch is None)  # but itself
-    for queries in chosen.ladders:
+    for queries, told in zip(then.queries, ladders, strict=True):
         single = sum(one.batch is None for one in queries.improved)
-        event += queries.count if then.ladders[queries.ladder_id].discloses else single
+        event += queries.count if told.improved is None else single
     on_request = not tx.ladders(known.id)[0].settings.shows_scores
     revealed, asked, request = ladder.revealed.get(own.number), None, None
     if on_request and revealed is not None:
@@ -376,7 +365,7 @@ def selection_of(
     transcript = transcripts.Transcript(
         before=chosen.before,
         place=min(chosen.place, size or chosen.place),  # repeats have a place as well
-        ladders=then.transcripts(own if own.batch is None else None),
+        ladders=ladders,
         shown=then.shown,
         size=size,
         event=event,
@@ -389,8 +378,8 @@ def selection_of(
     same = (it for it in shown if (it.ladder, it.submission, it.confidence) == sought)
     price = price_of(tx, ladder, confidence)
     return Selection(
-        *(ladder, metric, guard, confidence, price, score, transcript, then, asked, amended),
-        *(next(same, None), way, doubts_about(tx, known.id)),
+        *(ladder, metric, guard, confidence, price, score, holdout.estimand, transcript),
+        *(then, asked, amended, next(same, None), way, doubts_about(tx, known.id)),
     )
 
 
@@ -419,7 +408,7 @@ def itemised(selection: Selection) -> ScoreCertificate:
     if not discloses and any(ladder.values for ladder in transcript.ladders):
         unseen = _unseen(transcript).log_count() + selection.price
         without_scores = min(unseen, certificate.log_count)
-    instead = tuple(_instead(selection))
+    instead = _instead(selection)
     return replace(certificate, bill=bill, instead=instead, without_scores=without_scores)
 
 
@@ -469,7 +458,7 @@ def _items(selection: Selection) -> Iterator[tuple[str, float]]:
         if queries.ladder_id != selection.ladder.id:
             start = _OF_OTHERS
             who = f"ladder {known.settings.account}/{known.settings.name}{known.of}"
-        flags, values = ladder.lengths()
+        flags, values = ladder.lengths
         yield f"{start}which of {ladder.queries} queries improved {who}", flags
         rule = known.settings.mechanism
         yield f"{start}the {len(ladder.values)} scores that {who} showed, by {rule}", values
@@ -478,8 +467,8 @@ def _items(selection: Selection) -> Iterator[tuple[str, float]]:
     yield "a confidence that was not the registered one", selection.price
 
 
-def _instead(selection: Selection) -> Iterator[tuple[str, float, float]]:
-    """Certify what was released as if by other rules, where that is all that is needed.
+def _instead(selection: Selection) -> Sequence[tuple[str, float, float]]:
+    """Return what other rules would have given on what was released, where that is all it needs.
 
     Where each release came from a query without a batch, and nothing else was released: what did
     not improve would hardly have improved a coarser ladder.
@@ -488,39 +477,48 @@ def _instead(selection: Selection) -> Iterator[tuple[str, float, float]]:
     chosen, rule = selection.ladder.chosen, own.rule
     alone = chosen is not None and chosen.batch is None and len(transcript.ladders) == 1
     if not alone or metric.loss is not zero_one or rule is None:
-        return
+        return ()
     # The ladder's own releases have to be all there is to pay for, and what was not shown must
     # not be worked out from either.
     if rule.needs_account or rule.noisy or rule.discloses or not own.settings.shows_scores:
-        return
+        return ()
     weights = selection.guard.part.weights
     if selection.estimand is not None or weights is not None or transcript.shown != 0.0:
-        return
+        return ()
     (queries,) = selection.moment.queries
     if queries.ladder_id != selection.ladder.id or len(queries.improved) < 2 or queries.releases:
-        return
+        return ()
+    # The certificate holds these until somebody reads it: counts and released scores, no rows.
+    n, confidence, price = own.n, selection.confidence, selection.price
+    standing = selection.ladder.state["standing"]
+    released = [(one.query, one.risk) for one in queries.improved]
 
     def ruled(
         name: str, rule: Mechanism, risk: float, transcript: transcripts.Transcript
     ) -> tuple[str, float, float]:
-        certified = selection.at(risk, transcript, rule, rule.resolution(own.n))
+        rounding = rule.resolution(n)
+        certified = transcripts.certify(
+            risk, n, transcript, confidence=confidence, rounding=rounding, price=price
+        )
         return name, metric.to_score(certified.high), metric.to_score(certified.low)
 
-    standing = selection.ladder.state["standing"]
-    yield ruled(f"{rule!r}, show='improvements'", rule, standing, _unseen(transcript))
-    unused = np.random.default_rng(0)
-    for coarser in (SimplifiedLadder(step=step) for step in _STEPS):
-        # It decides on the risks that were released, without noise.
-        state, improved, values, risk = coarser.start(own.n), [], [], 0.0
-        for one in queries.improved:
-            state, outcome = coarser.decide(state, Evidence(one.risk), unused)
-            if outcome.improved:
-                improved.append(one.query)
-                values.append(round(outcome.risk / coarser.resolution(own.n)))
-                risk = outcome.risk
-        grid = transcripts.grid_of(coarser, own.n, binary=True)
-        assert grid is not None
-        ladder, before = None, (tuple(improved[:-1]), tuple(values[:-1]))
-        if improved[-1] > 1:
-            ladder = transcripts.ladder_transcript(improved[-1] - 1, *before, grid)
-        yield ruled(repr(coarser), coarser, risk, transcripts.Transcript.alone(ladder))
+    def by_other_rules() -> Iterator[tuple[str, float, float]]:
+        yield ruled(f"{rule!r}, show='improvements'", rule, standing, _unseen(transcript))
+        unused = np.random.default_rng(0)
+        for coarser in (SimplifiedLadder(step=step) for step in _STEPS):
+            # It decides on the risks that were released, without noise.
+            state, improved, values, risk = coarser.start(n), [], [], 0.0
+            for query, shown in released:
+                state, outcome = coarser.decide(state, Evidence(shown), unused)
+                if outcome.improved:
+                    improved.append(query)
+                    values.append(round(outcome.risk / coarser.resolution(n)))
+                    risk = outcome.risk
+            grid = transcripts.grid_of(coarser, n, binary=True)
+            assert grid is not None
+            ladder, before = None, (tuple(improved[:-1]), tuple(values[:-1]))
+            if improved[-1] > 1:
+                ladder = transcripts.ladder_transcript(improved[-1] - 1, *before, grid)
+            yield ruled(repr(coarser), coarser, risk, transcripts.Transcript.alone(ladder))
+
+    return Later(by_other_rules)

@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import datetime
 from functools import cache
@@ -36,9 +36,7 @@ from ladderholdout.errors import InvalidArgument, InvalidSubmission, LadderHoldo
 from ladderholdout.guard import certificate, context, open_ladder, views
 from ladderholdout.guard.open_ladder import Command as Command
 from ladderholdout.guard.rows import NamedPredictions
-from ladderholdout.ledger.arrays import from_bytes, to_bytes
-from ladderholdout.ledger.events import LadderSettings
-from ladderholdout.ledger.fold import refuse_retired
+from ladderholdout.ledger import arrays, events, fold
 from ladderholdout.mechanisms import Mechanism
 from ladderholdout.planning.course import MOST_MORE
 
@@ -175,6 +173,8 @@ def _parts(value: Any) -> Any:
         return packed(value)
     if isinstance(value, datetime):
         return value.isoformat()
+    if isinstance(value, Sequence):
+        return list(value)
     return dict(value) if isinstance(value, Mapping) else value.item()
 
 
@@ -191,7 +191,7 @@ _ENCODE = json.JSONEncoder(allow_nan=False, separators=(",", ":"), default=_part
 
 def packed(array: NDArray[Any]) -> dict[str, str]:
     """Write an array as JSON holds it: four bytes of text for three of a .npy file."""
-    return {"npy": base64.b64encode(to_bytes(array)).decode()}
+    return {"npy": base64.b64encode(arrays.to_bytes(array)).decode()}
 
 
 def unpacked(value: Mapping[str, Any]) -> NDArray[Any]:
@@ -206,7 +206,7 @@ def unpacked(value: Mapping[str, Any]) -> NDArray[Any]:
 def array_from(data: bytes) -> NDArray[Any]:
     """Read the bytes of a .npy file without objects."""
     try:
-        return from_bytes(data)
+        return arrays.from_bytes(data)
     except ValueError:
         allowed = "an array as numpy.save writes it, without objects"
         raise not_read("predictions", allowed) from None
@@ -414,7 +414,7 @@ class Description:
     role: str
     per_day: int | None
     allows: Mapping[str, bool]
-    settings: LadderSettings
+    settings: events.LadderSettings
     shown: str
     created: datetime
     state: open_ladder.State
@@ -629,4 +629,4 @@ def check_open(ladder: open_ladder.OpenLadder) -> None:
     """Refuse a holdout that takes no more submissions; HoldoutConflict."""
     retired = ladder.execute(State()).retired
     if retired is not None:  # by the name of now, which shows whether fresh rows came
-        refuse_retired(ladder.verified().name, retired)
+        fold.refuse_retired(ladder.verified().name, retired)

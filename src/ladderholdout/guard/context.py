@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Mapping
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -111,7 +113,7 @@ def jsonable(context: Mapping[str, Any] | None) -> dict[str, Any]:
     if not isinstance(context, Mapping):
         raise InvalidArgument("context", "a mapping that JSON can hold", as_given(context))
     try:
-        written = json.dumps(dict(context), allow_nan=False)
+        written = json.dumps(dict(context), allow_nan=False, default=_plain)
     except Exception:  # whatever its entries raise; a recursive one goes too deep
         raise InvalidArgument(
             "context",
@@ -125,6 +127,17 @@ def jsonable(context: Mapping[str, Any] | None) -> dict[str, Any]:
         )
     described: dict[str, Any] = json.loads(written)
     return described
+
+
+def _plain(value: Any) -> Any:
+    """Return a number of NumPy as Python's, and a date or a path as a text."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    raise TypeError
 
 
 def _is_estimator(value: Any) -> bool:

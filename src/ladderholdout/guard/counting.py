@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -103,31 +103,29 @@ class CountedLadder:
             left = None if grid.budget is None else max(0, grid.budget - queries.releases)
             grid = replace(grid, first_improves=False, budget=left)
         improved = tuple(query.query - start for query in queries.improved)
-        # The numbers of the values that were released; where any will do, zeros.
-        numbered = not grid.discloses and (grid.falling or bool(self.bars))
-        values: tuple[int, ...] = (0,) * queries.count
-        if not grid.discloses:
-            values = tuple(
-                self._number(query.risk) if numbered else 0 for _, query in self._shown(queries)
-            )
-        if self.beyond is not None:
-            # Those that no code numbers may be anywhere.
-            is_within = numbered and max(values, default=0) < grid.n_values
-            grid = replace(grid, n_values=2 * (grid.n_values if is_within else self.beyond))
-        choices = self._choices(queries, grid.n_values)
-        if self.settings.shows_scores and chosen in queries.improved[-1:]:
-            values, choices = values[:-1], choices and choices[:-1]
-        return released.ladder_transcript(queries.count, improved, values, grid, choices)
-
-    def _shown(self, queries: LadderQueries) -> list[tuple[int, Improvement]]:
-        """Return the improvements whose value was shown, and how many there were up to each."""
-        return [
+        # The improvements whose value was shown, and how many there were up to each.
+        shown = [
             (releases, query)
             for releases, query in enumerate(queries.improved, queries.releases + 1)
             if self.settings.shows_scores or (query.ladder_id, query.number) in self.asked
         ]
+        # The numbers of the values that were released; where any will do, zeros.
+        numbered = not grid.discloses and (grid.falling or bool(self.bars))
+        values: tuple[int, ...] = (0,) * queries.count
+        if not grid.discloses:
+            values = tuple(self._number(query.risk) if numbered else 0 for _, query in shown)
+        if self.beyond is not None:
+            # Those that no code numbers may be anywhere.
+            is_within = numbered and max(values, default=0) < grid.n_values
+            grid = replace(grid, n_values=2 * (grid.n_values if is_within else self.beyond))
+        choices = self._choices(queries, shown, grid.n_values)
+        if self.settings.shows_scores and chosen in queries.improved[-1:]:
+            values, choices = values[:-1], choices and choices[:-1]
+        return released.ladder_transcript(queries.count, improved, values, grid, choices)
 
-    def _choices(self, queries: LadderQueries, n_values: int) -> tuple[int, ...] | None:
+    def _choices(
+        self, queries: LadderQueries, shown: Sequence[tuple[int, Improvement]], n_values: int
+    ) -> tuple[int, ...] | None:
         """Return how many values each could have been, where what was released before shows it."""
         assert self.grid is not None and self.rule is not None
         if self.bars:
@@ -140,16 +138,11 @@ class CountedLadder:
             released.highest_release(
                 self.rule, self.n, query.risk / unit, releases, counts=self.counts
             )
-            for releases, query in self._shown(queries)
+            for releases, query in shown
         ]
         choices = (self._number(risk * unit) + 1 for risk in highest)
         # What could follow the last one is of no interest.
         return (n_values, *choices)[: len(highest)]
-
-    @property
-    def discloses(self) -> bool:
-        """Whether each submission's own value is released."""
-        return self.grid is not None and self.grid.discloses
 
     def uncounted(self) -> str:
         """Return why its releases cannot be counted."""
@@ -380,7 +373,7 @@ def shown_by_now(
         return now.missing
     length = now.shown
     for queries, counted in zip(now.queries, now.transcripts(), strict=True):
-        flags, values = counted.lengths()
+        flags, values = counted.lengths
         length += values if queries.ladder_id == own else flags + values
     return length + now.orders(lambda one: one.ladder_id != own)
 

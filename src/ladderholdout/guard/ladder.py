@@ -17,29 +17,20 @@ from numpy.typing import NDArray
 from ladderholdout import vault as vaults
 from ladderholdout.arguments import text, whole
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, LedgerError, VaultError
-from ladderholdout.guard import commands, on_record, open_ladder
-from ladderholdout.guard.answering import Placed, answered, naming
-from ladderholdout.guard.batches import sources_of
+from ladderholdout.guard import answering, batches, certify, commands, on_record, open_ladder, seen
 from ladderholdout.guard.certificate import ALONE, OfMetrics, ScoreCertificate, together
-from ladderholdout.guard.certify import guard_if_here
 from ladderholdout.guard.containment import without_autologging, without_frames
 from ladderholdout.guard.open_ladder import Origin, Predictions
 from ladderholdout.guard.record_views import estimate, health_of, status_of, submission_of, unsent
 from ladderholdout.guard.rows import NamedPredictions, are_named, order_by_ids, read_kept
-from ladderholdout.guard.seen import note_answer, note_shown, settle
 from ladderholdout.guard.submit import Guard
 from ladderholdout.guard.views import TOGETHER, Decision, Release, Status, Unsent, score_of
-from ladderholdout.identity import hashing, matching
-from ladderholdout.identity.copies import take
+from ladderholdout.identity import copies, hashing, matching
+from ladderholdout.ledger import place, rules, store
 from ladderholdout.ledger.fold import LadderRecord, parted_name
-from ladderholdout.ledger.place import Access, is_memory
-from ladderholdout.ledger.place import shown as url_shown
-from ladderholdout.ledger.rules import rules_of
-from ladderholdout.ledger.store import Ledger
 from ladderholdout.ledger.transaction import Transaction
-from ladderholdout.metrics import Metric, get_metric
+from ladderholdout.metrics import Metric, get_metric, verdicts
 from ladderholdout.metrics.arrays import by_index, index_of, read_once
-from ladderholdout.metrics.verdicts import asked_by
 from ladderholdout.process import PerProcess
 from ladderholdout.vault import Rows
 
@@ -128,31 +119,29 @@ class LocalLadder:
         Of several metrics one array where all of them take it, else a mapping by metric or by
         response.
         """
-        settle()
+        seen.settle()
         return self._submit([predictions], [origin])[0]
 
     def submit_all(self, sets: Sequence[Any], origins: Sequence[Origin]) -> tuple[Release, ...]:
         """Submit the rounds of one training run, or a batch; all of it, or none."""
         if origins[0].announced:
-            settle()
+            seen.settle()
         else:  # the candidate that is being fitted depends on the answer from here on
-            note_answer()
+            seen.note_answer()
         return self._submit(sets, origins)
 
     def _submit(self, sets: Sequence[Any], origins: Sequence[Origin]) -> tuple[Release, ...]:
         """Submit sets of predictions to the ladders of all metrics."""
         with without_frames:
             guards = self.guards()
-            answers = answered(guards, [self._placed(given) for given in sets], origins)
-            return tuple(
-                together({name: guards[name].take_note(answer) for name, answer in own.items()})
-                for own in answers
-            )
+            answers = answering.answered(guards, [self._placed(given) for given in sets], origins)
+            noted = (map(Guard.take_note, guards.values(), own) for own in answers)
+            return tuple(together(dict(zip(guards, own, strict=True))) for own in noted)
 
     def decide(self, predictions: Any, origin: Origin) -> Decision:
         """Submit predictions to a gate, and return whether they may replace the incumbent."""
         open_ladder.of_one_metric(self)
-        settle()
+        seen.settle()
         with without_frames:
             guard = self.guard()
             if not guard.rules.mechanism.flags_alone:
@@ -163,15 +152,15 @@ class LocalLadder:
                     "mechanism=GateLadder()), and give it the baseline first."
                 )
             guard.rules.with_margin(origin.margin)
-            (answer,) = answered({ALONE: guard}, [self._placed(predictions)], [origin])
-            return guard.decision(answer[ALONE], origin)
+            ((answer,),) = answering.answered({ALONE: guard}, [self._placed(predictions)], [origin])
+            return guard.decision(answer, origin)
 
     def _placed(self, predictions: Any) -> Predictions:
         """Return predictions for each metric, and the order they are in."""
         if isinstance(predictions, Predictions):
             return predictions
         given, placed, order = {}, dict[int, Any](), self.order
-        for name, (source, as_scores) in sources_of(self, predictions).items():
+        for name, (source, as_scores) in batches.sources_of(self, predictions).items():
             if id(source) not in placed:
                 # What makes its values when it is read is read once for all metrics.
                 is_read = not self.by_metric or are_named(source)
@@ -180,7 +169,7 @@ class LocalLadder:
             given[name] = self.each[name]._ranking(values) if as_scores else values
         return Predictions(given, order)
 
-    def placed(self, predictions: Any) -> Placed:
+    def placed(self, predictions: Any) -> answering.Placed:
         """Return one set of predictions in the order of the rows, and that order."""
         if isinstance(predictions, NamedPredictions):
             guard = self.guard()
@@ -188,7 +177,7 @@ class LocalLadder:
                 return predictions.in_order_of(guard.rows.X), guard.order
             known = self.read(lambda tx, ladder: tx.known(ladder.holdout_id))
             places = order_by_ids(known, predictions)[matching.inverse(guard.order)]
-            return take(predictions.values, places), guard.order
+            return copies.take(predictions.values, places), guard.order
         if self.foreign and self.order is None:
             raise InvalidArgument(
                 "predictions",
@@ -198,7 +187,7 @@ class LocalLadder:
                 "does not know; submit an estimator, or give the rows in their first order.",
             )
         if index_of(predictions) is not None:
-            predictions = by_index(predictions, self.guard().rows.X)
+            predictions = by_index(predictions, self.guard().rows)
         return predictions, self.order
 
     def _ranking(self, predictions: Any) -> Any:
@@ -231,7 +220,7 @@ class LocalLadder:
             given, fixed = self._placed(predictions), {}
             for name, guard in self.guards().items():
                 n, classes = guard.holdout.n, guard.holdout.classes
-                with naming(name), without_autologging():
+                with answering.naming(name), without_autologging():
                     aligned = guard.metric.canonical(given.values[name], n, classes)
                 fixed[name] = guard.metric.as_submitted(aligned, classes)
             return Predictions(fixed, given.order)
@@ -259,7 +248,7 @@ class LocalLadder:
         if isinstance(command, _OF_ONE_METRIC):
             open_ladder.of_one_metric(self)
         if shown and command.shows:
-            note_shown()
+            seen.note_shown()
         answer: Any = self._answer(command, confidence, per_day)
         return answer  # type: ignore[no-any-return]
 
@@ -298,7 +287,7 @@ class LocalLadder:
                         side if isinstance(side, int) else self._placed(side.given)
                         for side in (command.first, command.second)
                     )
-                    with asked_by(self.guard().asker()):
+                    with verdicts.asked_by(self.guard().asker()):
                         return on_record.compared(self, (first, second), confidence, per_day)
             case commands.Withdraw():
                 return self.write(partial(withdraw, self.metric, command))
@@ -318,14 +307,14 @@ class LocalLadder:
         raise TypeError(f"{command.word} is no command of a ladder alone")
 
     def _status(self) -> Status:
-        place = url_shown(self.ledger)
-        guards = {name: guard_if_here(one) for name, one in self.each.items()}
+        shown_at = place.shown(self.ledger)
+        guards = {name: certify.guard_if_here(one) for name, one in self.each.items()}
 
         def read(tx: Transaction, _: LadderRecord) -> Status:
             statuses = {}
             for name, record in self.records(tx).items():
                 metric, guard = self.each[name].metric, guards[name]
-                statuses[name] = status_of(tx, record, metric, guard, place)
+                statuses[name] = status_of(tx, record, metric, guard, shown_at)
             return together(statuses)
 
         return self.read(read)
@@ -340,8 +329,8 @@ class LocalLadder:
             values = predictions.values[ALONE]
             name.update((values.astype(str) if values.dtype.kind == "O" else values).tobytes())
         origins = []
-        for place, member in enumerate(command.submissions, 1):
-            origin = member.origin(f"{key} {place}", per_day)
+        for number, member in enumerate(command.submissions, 1):
+            origin = member.origin(f"{key} {number}", per_day)
             # By what rule a training run stopped is known where the run is, and not from afar.
             context = {k: v for k, v in origin.context.items() if k != "stopping"}
             origins.append(replace(origin, context=context))
@@ -349,7 +338,7 @@ class LocalLadder:
 
     def reserve_certificate(self, confidence: float | None) -> ScoreCertificate:
         """Certify the incumbent of each metric by a query of the reserve."""
-        note_shown()
+        seen.note_shown()
         return self._of_each(partial(on_record.reserve_certificate, confidence=confidence))
 
     def unsent(self, *, after: int, raw: bool, limit: int) -> Unsent:
@@ -383,10 +372,10 @@ class LocalLadder:
         What is `shown` to somebody may decide what is built from then on.
         """
         if shown:
-            note_shown()
+            seen.note_shown()
         with without_frames:
-            return Ledger.opened(self.ledger).transact(
-                lambda tx: body(tx, tx.ladder(self.id, self.since)), Access.READ
+            return store.Ledger.opened(self.ledger).transact(
+                lambda tx: body(tx, tx.ladder(self.id, self.since)), place.Access.READ
             )
 
     def records(self, tx: Transaction) -> dict[str, LadderRecord]:
@@ -396,8 +385,8 @@ class LocalLadder:
     def write(self, body: Body[T]) -> T:
         """Write to the ladder."""
         with without_frames:
-            return Ledger.opened(self.ledger).transact(
-                lambda tx: body(tx, tx.locked_ladder(self.id, self.since)), Access.LADDER
+            return store.Ledger.opened(self.ledger).transact(
+                lambda tx: body(tx, tx.locked_ladder(self.id, self.since)), place.Access.LADDER
             )
 
     def alone(self, body: Callable[[], T]) -> T:
@@ -432,10 +421,9 @@ class LocalLadder:
             for block in tx.blocks(parted_name(own.name)[0]):
                 if block.id == own.id:
                     continue
-                if (place := (*self._key, block.id)) not in _blocks:
-                    views = tx.views(block.id)
-                    _blocks[place] = tuple(np.sort(view.row_hashes) for view in views)
-                parts[block.number > own.block].extend(_blocks[place])
+                if (key := (*self._key, block.id)) not in _blocks:
+                    _blocks[key] = tuple(np.sort(view.row_hashes) for view in tx.views(block.id))
+                parts[block.number > own.block].extend(_blocks[key])
             return parts
 
         return self.read(read)
@@ -450,14 +438,14 @@ class LocalLadder:
         record : LadderRecord, optional
             That of this ladder, where it was read.
         """
-        place = self._place_of_guard
+        key = self._place_of_guard
         with without_frames, _lock():
-            if place not in _guards and like is not None:
+            if key not in _guards and like is not None:
                 record = record or self.read(lambda tx, record: record)
-                _guards[place] = like.of_ladder(record, self.metric)
-            if place not in _guards:
-                _guards[place] = self._load()
-            return _guards[place]
+                _guards[key] = like.of_ladder(record, self.metric)
+            if key not in _guards:
+                _guards[key] = self._load()
+            return _guards[key]
 
     def keep(self, guard: Guard) -> None:
         """Take these rows for the ladder's, which they were found to be."""
@@ -477,11 +465,11 @@ class LocalLadder:
             lambda tx, ladder: (ladder, read_kept(tx, ladder.holdout_id, self.view))
         )
         rows = self.carried or kept.rows()
-        store, order = Ledger.opened(self.ledger), kept.order(rows)
+        opened, order = store.Ledger.opened(self.ledger), kept.order(rows)
         if self.first_order:
             rows, order = kept.in_first_order(rows, order)
         hashes = np.sort(kept.view.row_hashes)
-        found = store, kept.record, ladder, self.metric, rows, self.view, hashes, order
+        found = opened, kept.record, ladder, self.metric, rows, self.view, hashes, order
         return Guard(*found, kept.groups)
 
     def beside(self, ladder: LadderRecord) -> LocalLadder:
@@ -495,7 +483,7 @@ class LocalLadder:
     # -- passing it around ------------------------------------------------------------
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if is_memory(self.ledger):
+        if place.is_memory(self.ledger):
             raise LedgerError(
                 'A holdout on a ledger in memory ("memory") cannot be pickled, nor go to other '
                 "processes. Give ledger= a path."
@@ -518,11 +506,11 @@ class LocalLadder:
         return hash(self._key)
 
     def __repr__(self) -> str:
-        place = f"ledger={url_shown(self.ledger)!r}"
+        ledger = f"ledger={place.shown(self.ledger)!r}"
         if self.by_metric:
             ids = [one.id for one in self.by_metric.values()]
-            return f"LocalLadder(ladders={ids}, metrics={list(self.by_metric)}, {place})"
-        return f"LocalLadder(ladder={self.id}, metric={self.metric.name!r}, {place})"
+            return f"LocalLadder(ladders={ids}, metrics={list(self.by_metric)}, {ledger})"
+        return f"LocalLadder(ladder={self.id}, metric={self.metric.name!r}, {ledger})"
 
 
 def withdraw(
@@ -530,7 +518,7 @@ def withdraw(
 ) -> commands.Withdrawn:
     """Withdraw a submission of a ladder that was read under lock; see `holdout.owner.withdraw`."""
     number, reason = whole("number", asked.submission), reason_in(asked.reason)
-    rule = rules_of(ladder.settings).mechanism
+    rule = rules.rules_of(ladder.settings).mechanism
     if rule.needs_account:
         raise HoldoutConflict(
             "A ladder for each rank compares accounts with each other, so that no submission of "

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -22,7 +23,6 @@ from ladderholdout.certificates.advice import stated_range
 from ladderholdout.certificates.codes import event_length
 from ladderholdout.certificates.comparisons import FAMILY, certify_difference
 from ladderholdout.certificates.reserve_intervals import ReserveGrid
-from ladderholdout.certificates.transcript import Certificate
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, RangeWarning, warn
 from ladderholdout.guard import certify, counting, rows, views
 from ladderholdout.guard.certificate import ALONE, Comparison, ScoreCertificate, uncertified
@@ -36,6 +36,7 @@ from ladderholdout.ledger.events import FinalsHeld, ReserveQueried, Shown, Submi
 from ladderholdout.ledger.fold import Holdout, LadderRecord, refuse_retired
 from ladderholdout.ledger.log import now
 from ladderholdout.ledger.transaction import Transaction
+from ladderholdout.limits.betting import Limits
 from ladderholdout.limits.intervals import LARGEST_SIDE
 from ladderholdout.mechanisms.rules import fresh_rng
 from ladderholdout.metrics import Metric
@@ -116,19 +117,18 @@ def _worked_out(
     return ladder.write(add)
 
 
-def _to_show(what: str, ladder: int, certificate: Certificate, **more: Any) -> Shown:
+def _to_show(what: str, ladder: int, limits: Limits, **more: Any) -> Shown:
     """Return the event of an interval that was worked out; an infinite end is None there."""
-    ends = certificate.low, certificate.high
-    low, high = (float(end) if math.isfinite(end) else None for end in ends)
+    low, high = (float(it) if math.isfinite(it) else None for it in (limits.low, limits.high))
     return Shown(
         what=what,
         ladder=ladder,
-        confidence=certificate.confidence,
+        confidence=limits.confidence,
         low=low,
         high=high,
-        bound=certificate.bound,
-        log_count=certificate.log_count,
-        log_values=certificate.log_values,
+        bound=limits.bound,
+        log_count=limits.log_count,
+        log_values=limits.log_values,
         **more,
     )
 
@@ -256,14 +256,15 @@ def _ask_difference(
     for shown in known:
         if (shown.ladder, shown.confidence) != (ladder.id, confidence):
             continue
-        pair, (low, high) = [shown.more["first"], shown.more["second"]], certify.ends_of(shown)
-        for ordered, ends in ((pair, (low, high)), (pair[::-1], (-high, -low))):
-            if ordered == digests:
-                assumed = score_intervals.assumptions_of(guard.metric, estimand=holdout.estimand)
-                return Comparison(
-                    *(first, second, *ends, confidence, shown.bound, shown.log_count),
-                    *(shown.log_values, (*assumed, FAMILY), guard.metric.clipping),
-                )
+        pair, limits = [shown.more["first"], shown.more["second"]], certify.limits_of(shown)
+        if pair[::-1] == digests != pair:
+            pair, limits = digests, limits.through(operator.neg)
+        if pair == digests:
+            assumed = score_intervals.assumptions_of(guard.metric, estimand=holdout.estimand)
+            return Comparison(
+                *(first, second, limits.low, limits.high, confidence, limits.bound),
+                *(limits.log_count, limits.log_values, (*assumed, FAMILY), guard.metric.clipping),
+            )
     budget, own = ladder.settings.budget, sum(shown.ladder == ladder.id for shown in known)
     if budget is not None and own + ladder.state["releases"] >= budget:
         raise HoldoutConflict(
@@ -403,10 +404,10 @@ def _ask_reserve(
     amended = rows.amended_before(tx, known.id, position, reserve.weights, reserve=True)
     if query is not None:
         certificate = _by_query(metric, reserve, query, amended, log_count, confidence)
-        certificate = replace(certificate, submission=ladder.incumbent, reserve_query=query.number)
-        if certificate.missing is not None:
-            return certificate
-        return replace(certificate, price=price, doubts=certify.doubts_about(tx, known.id))
+        if certificate.missing is None:
+            doubts = certify.doubts_about(tx, known.id)
+            certificate = replace(certificate, price=price, doubts=doubts)
+        return replace(certificate, submission=ladder.incumbent, reserve_query=query.number)
     # Limits are by the rows if there is a bound, and the risk alone has no better one. Labels that
     # were amended may have other values, which a mean alone can allow for.
     depends = reserve.groups is not None or not metric.counts
@@ -423,11 +424,11 @@ def _ask_reserve(
             log_level = math.log1p(-confidence) - log_count - math.log(2.0)
             risk, scored = found.shown()[1], guard.scored(reserve, predictions)
             assert risk is not None
-            limits, price, clipped = score_intervals.shown_limits(
+            limits = score_intervals.shown_limits(
                 metric, scored, log_level, near=metric.to_score(risk)
             )
-            low, high = metric.to_risk(limits.high), metric.to_risk(limits.low)
-            shown = low, high, limits.bound, confidence, price, clipped
+            ends = metric.to_risk(limits.high), metric.to_risk(limits.low)
+            shown = *ends, limits.bound, confidence, limits.log_values, limits.clipped
             return evidence.ReserveEvidence(grid, evaluation.risk, *shown)
         if not grid.drawn:
             return found
@@ -486,44 +487,37 @@ def _by_query(
         return refused(f"labels of the reserve were amended before, and {why}")
     measured = evidence.ReserveEvidence.of(query)
     n, grid, clipping = len(reserve.targets), measured.grid, ""
-    bound, low, high = measured.bound, query.low, query.high
     estimand = None if groups is None else groups.estimand
     least, most = metric.released_range or (-math.inf, math.inf)
     assumptions = reserve_intervals.reserve_assumptions(
         exact=exact, binary=metric.counts, weighted=weights is not None, grouped=groups is not None
     )
-    if low is None or high is None:
-        unit, binary = most - least, metric.counts and weights is None
-        shares = dict.fromkeys(amended.around((query.risk - least) / unit))
-        by_share = [
-            reserve_intervals.reserve_interval(
-                *(share, n, log_count),
-                confidence=confidence,
-                binary=binary,
-                weights=weights,
-                rounding=grid.rounding(query.risk) / unit,
-            )
-            for share in shares
-        ]
-        bound, low, high = by_share[0][0], by_share[0][1], by_share[-1][2]
-        low, high = least + unit * low, least + unit * high
-    elif bound:
+    if query.low is None or query.high is None:
+        unit = most - least
+        limits_of_share = partial(
+            reserve_intervals.reserve_interval,
+            n=n,
+            log_count=log_count,
+            confidence=confidence,
+            binary=metric.counts and weights is None,
+            weights=weights,
+            rounding=grid.rounding(query.risk) / unit,
+        )
+        limits = certify.with_amended(amended, (query.risk - least) / unit, limits_of_share)
+        limits = limits.through(lambda share: least + unit * share)
+    elif measured.bound:
         labels = reserve_intervals.RESERVE_LABELS
         assumptions = score_intervals.assumptions_of(metric, estimand=estimand, labels=labels)
         clipping = score_intervals.clipping_of(metric, measured.clipped, n)
+        limits = Limits(query.low, query.high, measured.bound)
     else:
-        ends = low, query.risk, high
-        bound, low, high = reserve_intervals.drawn_interval(*ends, log_count, confidence)
-        low, high = max(low, least), min(high, most)
+        ends = query.low, query.risk, query.high
+        limits = reserve_intervals.drawn_interval(*ends, log_count, confidence)
+        limits = replace(limits, low=max(limits.low, least), high=min(limits.high, most))
+    limits = limits.through(metric.to_score)
     return ScoreCertificate(
-        score=metric.to_score(query.risk),
-        low=metric.to_score(high),
-        high=metric.to_score(low),
-        confidence=confidence,
-        submission=None,
-        bound=bound,
-        log_count=log_count,
-        assumptions=(*assumptions, *amended.assumptions()),
+        *(metric.to_score(query.risk), limits.low, limits.high, confidence, None),
+        *(limits.bound, log_count, (*assumptions, *amended.assumptions())),
         clipping=clipping,
         clipped=measured.clipped,
         # 0 for the reserve's own grid.

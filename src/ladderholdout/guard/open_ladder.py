@@ -15,8 +15,7 @@ from pydantic import ConfigDict
 
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.guard.views import Decision, Release, Unsent
-from ladderholdout.identity import hashing
-from ladderholdout.identity.copies import copy_of
+from ladderholdout.identity import copies, hashing
 from ladderholdout.ledger.rules import rules_of
 from ladderholdout.mechanisms import LadderRules
 from ladderholdout.metrics import Metric
@@ -360,7 +359,7 @@ def transformed(X: Any, steps: Any) -> Any:
     A step may write into what it is given: it is given a copy.
     """
     if steps:
-        X = copy_of(X)
+        X = copies.copy_of(X)
     for step in steps:
         X = step.transform(X)
     return X

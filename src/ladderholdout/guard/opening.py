@@ -8,6 +8,7 @@ why what was released about earlier blocks costs nothing on a new one, and what 
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -22,26 +23,20 @@ from ladderholdout.arguments import as_given, segment, text, whole
 from ladderholdout.certificates.advice import stated_range
 from ladderholdout.certificates.group_limits import Groups
 from ladderholdout.feedback import check_policy
-from ladderholdout.guard import open_ladder, recognition
+from ladderholdout.guard import containment, open_ladder, recognition, submit
 from ladderholdout.guard import rows as guard_rows
 from ladderholdout.guard import settings as guard_settings
-from ladderholdout.guard.containment import without_autologging, without_frames
 from ladderholdout.guard.ladder import LocalLadder
 from ladderholdout.guard.rows import Copies, Given
 from ladderholdout.guard.settings import BETWEEN, HoldoutSettings, parted
-from ladderholdout.guard.submit import Guard
 from ladderholdout.identity import hashing, matching
 from ladderholdout.identity.labels import sequence_digest
-from ladderholdout.ledger.events import LadderSettings, Registered, RoundsBegun
+from ladderholdout.ledger import events, log, place, store
 from ladderholdout.ledger.fold import HoldoutRecord, LadderRecord, parted_name, refuse_waiting
-from ladderholdout.ledger.log import as_bytes, now
-from ladderholdout.ledger.place import Access, resolve_url
 from ladderholdout.ledger.rules import rules_of, state_to, stored_metric
-from ladderholdout.ledger.store import Ledger
 from ladderholdout.ledger.transaction import Transaction, ViewRecord
 from ladderholdout.mechanisms import default_mechanism
-from ladderholdout.metrics import METRICS, Metric
-from ladderholdout.metrics.arrays import label_vector
+from ladderholdout.metrics import METRICS, Metric, arrays, measuring
 from ladderholdout.metrics.metric import check_range
 from ladderholdout.vault import Place, Rows
 
@@ -55,18 +50,18 @@ _REPEATED = "ids that repeat, and so identify no row"
 _FILES = " Files and servers keep the order of the first registration; ids allow any order."
 
 
-@without_frames
+@containment.without_frames
 def register(X: Any, y: ArrayLike, stated: HoldoutSettings) -> LocalLadder:
     """Find these rows and the stated ladders in the ledger, or start what is missing.
 
     All of it is one transaction: whatever is refused leaves nothing behind.
     """
     wishes, given = stated.ladders(), guard_rows.given_rows(X, y, stated)
-    store = Ledger(resolve_url(stated.ledger), create=True)
-    with Copies() as copies, store.write() as tx:
+    ledger = store.Ledger(place.resolve_url(stated.ledger), create=True)
+    with Copies() as copies, ledger.write() as tx:
         match = recognition.recognise(tx, given)
         known = None if match is None else match.record
-        folder = guard_rows.vault_folder(store.url, stated.vault)
+        folder = guard_rows.vault_folder(ledger.url, stated.vault)
         if stated.vault is None and known is not None:
             folder = guard_rows.folder_of(known.vault_path)
         wanted = [_wanted(tx, known, given.rows, wish) for wish in wishes]
@@ -110,7 +105,7 @@ def register(X: Any, y: ArrayLike, stated: HoldoutSettings) -> LocalLadder:
             tx.note_grouped(record.id, _REPEATED)
             recognition.warn_of_groups(_REPEATED)
         record = _kept(tx, copies, record, given, folder)
-    return _held(store, record, given, ladders, stated, stated.metrics)
+    return _held(ledger, record, given, ladders, stated)
 
 
 def _kept(
@@ -142,27 +137,27 @@ def _kept(
 
 
 def _held(
-    store: Ledger,
+    ledger: store.Ledger,
     record: HoldoutRecord,
     given: Given,
     ladders: Sequence[tuple[LadderRecord, Metric]],
     stated: HoldoutSettings,
-    metrics: Mapping[str, object],
 ) -> LocalLadder:
     """Return the ladder that was opened with these rows, or those of several metrics."""
     guard, opened, groups = None, [], given.in_groups(record.estimand)
     given.hashes.sort()
     for started, metric in ladders:
-        ladder = _opened(store.url, record, started, metric, stated, given.view)
+        ladder = _opened(ledger.url, record, started, metric, stated, given.view)
         if guard is None:
             rows = given.rows, given.view, given.hashes, given.order, groups
-            guard = Guard(store, record, started, metric, *rows)
+            guard = submit.Guard(ledger, record, started, metric, *rows)
         else:  # the rows are in memory once
             guard = guard.of_ladder(started, metric)
         ladder.order, ladder.foreign = guard.order, given.foreign
         ladder.carried = given.rows if given.vault_path is None else None
         ladder.keep(guard)
         opened.append(ladder)
+    metrics = stated.metrics
     return _joined(dict(zip(metrics, opened, strict=True))) if metrics else opened[0]
 
 
@@ -200,8 +195,8 @@ def reopen(stated: HoldoutSettings, view: int | None = None) -> LocalLadder:
         there = _ladders_named(tx, named(tx, name), stated.account, stated.ladder)
         return () if None in there else tuple(filter(None, there))
 
-    with without_frames:
-        known = Ledger(resolve_url(stated.ledger)).transact(look, Access.READ)
+    with containment.without_frames:
+        known = store.Ledger(place.resolve_url(stated.ledger)).transact(look, place.Access.READ)
     metrics = stated.metrics
     if not metrics and not known:
         return reopen_ladder(stated, view)
@@ -225,7 +220,7 @@ def reopen(stated: HoldoutSettings, view: int | None = None) -> LocalLadder:
 
 def reopen_ladder(stated: HoldoutSettings, view: int | None = None) -> LocalLadder:
     """Go on with the ladder of one metric, by what `LadderHoldout.open` takes."""
-    name, store = text("name", stated.name), Ledger.opened(resolve_url(stated.ledger))
+    name, ledger = text("name", stated.name), store.Ledger.opened(place.resolve_url(stated.ledger))
     (wish,), number = stated.ladders(), None if view is None else whole("view", view)
 
     def find(tx: Transaction) -> tuple[HoldoutRecord, LadderRecord, ViewRecord]:
@@ -242,10 +237,10 @@ def reopen_ladder(stated: HoldoutSettings, view: int | None = None) -> LocalLadd
             f"{', '.join(there) or 'none'}. {close}".rstrip()
         )
 
-    with without_frames:
-        holdout, record, seen = store.transact(find, Access.READ)
+    with containment.without_frames:
+        holdout, record, seen = ledger.transact(find, place.Access.READ)
     metric = wish.going_on(holdout.name, record.settings).for_classes(holdout.classes)
-    return _opened(store.url, holdout, record, metric, stated, seen.number)
+    return _opened(ledger.url, holdout, record, metric, stated, seen.number)
 
 
 def named(tx: Transaction, name: str) -> HoldoutRecord:
@@ -308,31 +303,23 @@ def _register(tx: Transaction, given: Given, stated: HoldoutSettings) -> Holdout
     reserve = guard_rows.reserve_of(given.draws, stated.reserve, given.drawn)
     estimand = None if given.groups is None else stated.estimand or ROWS_ALIKE
     confidence = stated.confidence or CONFIDENCE
-    record = _start(tx, given, name, confidence, estimand, reserve)
+    record = _start(tx, given, reserve, name=name, confidence=confidence, estimand=estimand)
     for other, ours, covered in seen:
         tx.note_overlap(record.id, f"the holdout {other.name}", ours)
         tx.note_overlap(other.id, f"the holdout {name}", covered)
     return record
 
 
-def _start(
-    tx: Transaction,
-    given: Given,
-    name: str,
-    confidence: float,
-    estimand: str | None,
-    reserve: int,
-    block: int = 1,
-    after: tuple[int, int, str] | None = None,
-) -> HoldoutRecord:
+def _start(tx: Transaction, given: Given, reserve: int, **stated: Any) -> HoldoutRecord:
     """Start the record of rows, whose order by content is known then.
 
     Parameters
     ----------
     reserve : int
         How many of them, or of their groups, no ladder measures.
-    block, after
-        As `Transaction.pass_on` returns them, of rows that take the place of others.
+    **stated
+        What `Registered` has besides: of rows that take the place of others also what
+        `Transaction.pass_on` returns.
     """
     secret = os.urandom(32)
     contents = hashing.content_hashes(given.hashes, given.rows.y, given.rows.sample_weight)
@@ -342,27 +329,22 @@ def _start(
         order = order.astype(np.uint32)
     given.order = order
     contents = contents[order]
-    hashes = as_bytes(given.hashes)
-    registered = Registered(
-        name=name,
+    hashes = log.as_bytes(given.hashes)
+    registered = events.Registered(
+        **stated,
         fingerprint=hashing.fingerprint(given.hashes),
-        # As `content_digest`, which would sort them.
         content=sequence_digest(secret, contents).hex(),
         n=len(given),
         row_hashes=hashlib.sha256(hashes).hexdigest(),
-        confidence=confidence,
-        estimand=estimand,
-        block=block,
-        after=after,
-        time=now(),
+        time=log.now(),
     )
     new = tx.start(registered, secret, hashes)
     if reserve:
         # In the order of the content: so it is found again in whatever order the rows come.
-        groups = given.in_groups(estimand)
+        groups = given.in_groups(registered.estimand)
         drawn = guard_rows.draw(secret, given.draws, reserve)
         tx.set_reserve(new, drawn[order if groups is None else groups.codes])
-    recognition.warn_of_copies(name, given)
+    recognition.warn_of_copies(registered.name, given)
     return tx.holdout(new)
 
 
@@ -454,7 +436,7 @@ def _say(message: str) -> None:
 # -- fresh rows ---------------------------------------------------------------------------
 
 
-@without_frames
+@containment.without_frames
 def replenish(
     ladder: LocalLadder,
     X: Any,
@@ -482,13 +464,19 @@ def replenish(
     LocalLadder
         The one that follows it.
     """
-    asked: dict[str, Any] = {"sample_weight": sample_weight, "ids": ids, "groups": groups}
-    asked |= {"reserve": reserve, "feedback": ladder.feedback, "overlap": ladder.overlap}
-    stated = HoldoutSettings(**asked)
-    store, own, guard = Ledger.opened(ladder.ledger), ladder.each.values(), ladder.guard()
+    stated = HoldoutSettings(
+        scoring={name: one.metric for name, one in ladder.by_metric.items()} or None,
+        sample_weight=sample_weight,
+        ids=ids,
+        groups=groups,
+        reserve=reserve,
+        feedback=ladder.feedback,
+        overlap=ladder.overlap,
+    )
+    ledger, own, guard = store.Ledger.opened(ladder.ledger), ladder.each.values(), ladder.guard()
     given = guard_rows.given_rows(X, y, stated, guard.rows.X)
     recognition.refuse_trained(given, training)
-    with Copies() as copies, store.write() as tx:
+    with Copies() as copies, ledger.write() as tx:
         (holdout_id,) = {tx.ladder(one.id, one.since).holdout_id for one in own}
         name = tx.newest(holdout_id).name
         before = tx.holdout(holdout_id)
@@ -505,8 +493,8 @@ def replenish(
         if stated.reserve is None and before.n_reserve:
             share = 1.0 - measured / draws
             reserved = min(max(1, round(given.draws * share)), given.draws - 1)
-        passed = name, before.confidence, before.estimand, reserved, *tx.pass_on(holdout_id)
-        record = _start(tx, given, *passed)
+        stays = {"name": name, "confidence": before.confidence, "estimand": before.estimand}
+        record = _start(tx, given, reserved, **stays, **tx.pass_on(holdout_id))
         for other_id, count in shared.items():
             tx.note_overlap(record.id, f"the holdout {tx.holdout(other_id).name}", count)
         if before.classes is not None:
@@ -528,8 +516,7 @@ def replenish(
         by_id = {earlier_id: new.id for earlier_id, (new, _) in started.items()}
         _carry_over(tx, holdout_id, record.id, by_id)
         record = _kept(tx, copies, record, given, guard_rows.folder_of(before.vault_path))
-    following = [started[one.id] for one in own]
-    return _held(store, record, given, following, stated, ladder.by_metric)
+    return _held(ledger, record, given, [started[one.id] for one in own], stated)
 
 
 def _carry_over(tx: Transaction, before: int, after: int, ladders: Mapping[int, int]) -> None:
@@ -537,13 +524,17 @@ def _carry_over(tx: Transaction, before: int, after: int, ladders: Mapping[int, 
 
     What the rows so far were stated to be, those that follow them are, too.
     """
-    tx.hand_over(before, after, ladders)
-    known = tx.fold(before)
+    known = tx.hold(before)
+    accounts = list(known.accounts.values())
+    if accounts:
+        moved = (replace(account, ladder=ladders.get(account.ladder or 0)) for account in accounts)
+        tx.add(after, *moved)
+        tx.add(before, events.AccountsMoved())
     for earlier in tx.ladders(before):
         following, rounds = ladders[earlier.id], known.rounds.get(earlier.id)
         if rounds is not None:
             refuse_waiting(rounds, earlier.settings.name)
-            tx.add(after, RoundsBegun(ladder=following, hours=rounds.hours, time=now()))
+            tx.add(after, events.RoundsBegun(ladder=following, hours=rounds.hours, time=log.now()))
         for _, noted in known.noted:
             if noted.ladder == earlier.id and noted.what in ("merged", "left"):
                 tx.note(after, noted.what, following, **noted.detail)
@@ -553,7 +544,7 @@ def _carry_over(tx: Transaction, before: int, after: int, ladders: Mapping[int, 
         tx.note(after, "spent", widths=known.spent_at)
 
 
-def _metric_of(settings: LadderSettings, known: Sequence[Metric]) -> Metric:
+def _metric_of(settings: events.LadderSettings, known: Sequence[Metric]) -> Metric:
     """Return the metric of a ladder, with its function where the caller has it."""
     asked = settings.metric, settings.metric_settings
     same = (one for one in known if (one.name, guard_settings.metric_settings(one)) == asked)
@@ -561,12 +552,12 @@ def _metric_of(settings: LadderSettings, known: Sequence[Metric]) -> Metric:
 
 
 def _settings_now(
-    settings: LadderSettings,
+    settings: events.LadderSettings,
     metric: Metric,
     before: HoldoutRecord,
     record: HoldoutRecord,
     draws: tuple[int, int],
-) -> LadderSettings:
+) -> events.LadderSettings:
     """Return the settings of a ladder on the fresh rows: as they were, but for default steps.
 
     Where nobody stated a rule, its steps are those for as many rows as there are now.
@@ -629,7 +620,7 @@ def _classes(
             "classes", f"left out for {metric.name}, a regression", "stated"
         )
     if stated is not None and metric.binary and metric.pos_label is None:
-        in_order = label_vector(stated, "classes").tolist()
+        in_order = arrays.label_vector(stated, "classes").tolist()
         if in_order != np.unique(in_order).tolist():  # it implies another positive class
             raise errors.InvalidArgument(
                 "classes",
@@ -645,7 +636,7 @@ def _classes(
             "classes= differs from the classes that this holdout was registered with. Leave it "
             "out to go on with those."
         )
-    with without_autologging():
+    with containment.without_autologging():
         # Refuses what the metric cannot score, and a stated range that misses some of it.
         check_range(metric.stated_targets, metric.targets(rows.labels, classes))
     return classes
@@ -673,7 +664,7 @@ def _start_ladder(
     tx: Transaction,
     record: HoldoutRecord,
     given: Given,
-    settings: LadderSettings,
+    settings: events.LadderSettings,
     metric: Metric,
     classes: NDArray[Any] | None,
     wish: HoldoutSettings | None = None,
@@ -694,7 +685,7 @@ def _start_ladder(
         raise errors.InvalidArgument(
             "sample_weight", allowed, "stated", "" if wish is None else remedy
         )
-    with without_autologging():
+    with containment.without_autologging():
         if record.reserve is not None:
             measured = ~record.reserve[matching.inverse(given.order)]
             if weights is not None and not (weights[measured].any() and weights[~measured].any()):
@@ -712,11 +703,39 @@ def _start_ladder(
                     "another",
                     "Take a smaller share, more rows, or a metric that needs less of them.",
                 ) from None
+        if is_new and classes is not None:
+            _check_numbers(metric, rows.labels, classes)
         if is_new and metric.clip and not metric.is_classification:
             _warn_of_narrow_range(metric, metric.targets(labels, None))
         if wish is not None and classes is not None:
             _warn_of_targets(metric, rows, classes, stated=wish.classes is not None)
     return tx.add_ladder(record.id, settings, state_to(rules.start(record.n_ladder)))
+
+
+def _check_numbers(metric: Metric, labels: NDArray[Any], classes: NDArray[Any]) -> None:
+    """Refuse classes whose numbers a function of the user's reads: it receives their positions.
+
+    Known by predictions that are wrong in some rows. A function that raises for the numbers
+    themselves looks the classes up by their positions.
+    """
+    if metric.response != "labels" or classes.dtype.kind not in "iuf" or measuring.is_ours(metric):
+        return
+    targets = metric.targets(labels, classes)
+    shifted = np.roll(targets, 1).astype(np.int32)
+    try:
+        by_number = measuring.measure(metric, classes[targets], classes[shifted]).risk
+    except (errors.InvalidArgument, errors.InvalidSubmission, errors.MetricError):
+        return
+    by_position = measuring.measure(metric, targets, shifted).risk
+    if not math.isclose(by_number, by_position, rel_tol=1e-9, abs_tol=1e-12):
+        raise errors.InvalidArgument(
+            "y",
+            f"of the classes 0 to {len(classes) - 1}, whose numbers {metric.name!r} reads",
+            f"of {len(classes)} classes with other numbers",
+            "It receives positions among the sorted classes. Number them before anything is "
+            "trained, y = np.searchsorted(np.unique(y), y), or let it look them up: "
+            "classes[targets], classes[predictions].",
+        )
 
 
 # The share of clipped losses from which on a range is called narrow.

@@ -19,8 +19,9 @@ _MOST = 100
 _COLUMNS = ("number", "time (UTC)", "metric", "own score", "released", "", "from")
 # Of a submission's context, what has a place of its own or is for `estimate`.
 _ELSEWHERE = frozenset({"estimator", "parameters", APART, TOGETHER})
-# What the lines of one submission by several metrics share.
-_AS_ABOVE = dict.fromkeys(("number", "time (UTC)", "from"), "")
+# What the lines of one submission by several metrics share, and its number where it is the same:
+# each ladder numbers the members of a batch in an order of its own.
+_AS_ABOVE = dict.fromkeys(("time (UTC)", "from"), "")
 _NUMBERS = frozenset({"number", "own score", "released"})
 
 
@@ -79,7 +80,8 @@ class Submissions(tuple[Submission, ...]):
             for place, (metric, entry) in enumerate(by_metric.items()):
                 texts = cells(entry, differing) | {"metric": printable(metric)}
                 where = printable(texts["from"], longest=_LONGEST_CELL).replace("\n", "\\n")
-                texts |= {"from": where} if place == 0 else _AS_ABOVE
+                same = {"number": ""} if entry.number == submission.number else {}
+                texts |= {"from": where} if place == 0 else _AS_ABOVE | same
                 lines.append([texts[name] for name in heads])
         return lines
 

@@ -14,11 +14,11 @@ import scipy
 from numpy.typing import NDArray
 
 from ladderholdout import errors
-from ladderholdout.guard import commands
+from ladderholdout.guard import commands, context
 from ladderholdout.guard import rows as guard_rows
-from ladderholdout.guard.context import parameters_of
 from ladderholdout.guard.open_ladder import OpenLadder
 from ladderholdout.guard.rows import Given, IntArray, UInt64Array
+from ladderholdout.guard.settings import count_rows
 from ladderholdout.identity import hashing, labels, matching
 from ladderholdout.ledger.fold import HoldoutRecord
 from ladderholdout.ledger.transaction import KnownRows, Transaction, ViewRecord
@@ -44,22 +44,18 @@ class Shared(NamedTuple):
 def shared_with(tx: Transaction, given: Given) -> list[Shared]:
     """Return the holdouts that have rows of these, by features of any view, ids or labels."""
     n, shared, heavy = len(given), [], given.weighing
-    hashes = hashing.row_hashes(given.rows.y, "y")
+    mine = matching.Keys([given.hashes], given.ids, hashing.row_hashes(given.rows.y, "y"))
     for record in tx.holdouts():
-        known = tx.known(record.id)
-        pairs = [(given.hashes, view.row_hashes) for view in tx.views(record.id)]
-        if given.ids is not None and known.ids is not None:
-            pairs.append((labels.by_value(given.ids), labels.by_value(known.ids)))
-        among = [matching.among(here, theirs) for here, theirs in pairs]
-        inside = max(int(ours.sum()) for ours in among)
-        covered = max(matching.overlap(theirs, here) for here, theirs in pairs)
-        seen = np.logical_or.reduce(among)
-        if max(inside, covered) < n and labels.same_partition(hashes, known.label_digests):
+        theirs = tx.keys(record.id)
+        (among, alike), (of_theirs, _) = mine.among(theirs), theirs.among(mine)
+        inside, covered = (max(int(rows.sum()) for rows in each) for each in (among, of_theirs))
+        seen, weighing = np.logical_or.reduce(among), max(int(ours[heavy].sum()) for ours in among)
+        renamed = max(inside, covered) < n and alike
+        if renamed:
             seen = seen if inside else ~seen
-            shared.append(Shared(record, seen, n, n, int(heavy.sum()), renamed=True))
-        elif inside:
-            weighing = max(int(ours[heavy].sum()) for ours in among)
-            shared.append(Shared(record, seen, inside, covered, weighing))
+            inside, covered, weighing = n, n, int(heavy.sum())
+        if inside:
+            shared.append(Shared(record, seen, inside, covered, weighing, renamed))
     return shared
 
 
@@ -212,30 +208,25 @@ def _matched(
     if FEW * np.count_nonzero(differing if earlier is None else differing | earlier) > len(given):
         # Labels of something else, it may be: another holdout, that overlaps with this one.
         return None
-    if not guard_rows.weigh_alike(known.weight_digests, of_weights, back):
-        raise errors.HoldoutConflict(
-            f"These are rows of {record.name!r} with other weights than they were registered "
-            "with. The weights belong to the holdout: give sample_weight= as it was then, or "
-            "leave it out if it was."
-        )
     ids = None if given.ids is None else given.ids[back]
-    if ids is not None and known.ids is not None and not _same(ids, known.ids):
-        raise errors.HoldoutConflict(
-            f"These are rows of {record.name!r}, and ids= names them otherwise than when they "
-            "were registered. Give the ids that they had then, or leave ids= out."
-        )
-    if given.groups is not None and known.groups is None:
-        raise errors.HoldoutConflict(
-            f"These are rows of {record.name!r}, which was registered without groups: what was "
-            "released of it and its certificates take each row as a draw of its own. Leave groups= "
-            "out to go on with that, and register fresh rows with groups= from the start."
-        )
-    if given.groups is not None and not _same(given.groups[back], known.groups):
-        raise errors.HoldoutConflict(
-            f"These are rows of {record.name!r}, and groups= puts them into other groups, or names "
-            "these otherwise, than when they were registered. Give the groups that they had then, "
-            "or leave groups= out."
-        )
+    groups = None if given.groups is None else given.groups[back]
+    alike = guard_rows.weigh_alike(known.weight_digests, of_weights, back)
+    refusals = {
+        " with other weights than they were registered with. The weights belong to the holdout: "
+        "give sample_weight= as it was then, or leave it out if it was.": not alike,
+        ", and ids= names them otherwise than when they were registered. Give the ids that they "
+        "had then, or leave ids= out.": _differ(ids, known.ids),
+        ", which was registered without groups: what was released of it and its certificates take "
+        "each row as a draw of its own. Leave groups= out to go on with that, and register fresh "
+        "rows with groups= from the start.": groups is not None and known.groups is None,
+        ", and groups= puts them into other groups, or names these otherwise, than when they were "
+        "registered. Give the groups that they had then, or leave groups= out.": _differ(
+            groups, known.groups
+        ),
+    }
+    for what, applies in refusals.items():
+        if applies:
+            raise errors.HoldoutConflict(f"These are rows of {record.name!r}{what}")
     known = replace(known, ids=ids) if known.ids is None else known
     if differing.any():
         telling = labels.are_telling(given.rows.y[back])
@@ -251,8 +242,10 @@ def _matched(
     return Match(record, known, places, next(views, None), how, amended, groups)
 
 
-def _same(ids: UInt64Array, others: Any) -> bool:
-    return np.array_equal(labels.by_value(ids), labels.by_value(others))
+def _differ(ids: UInt64Array | None, others: UInt64Array | None) -> bool:
+    if ids is None or others is None:
+        return False
+    return not np.array_equal(labels.by_value(ids), labels.by_value(others))
 
 
 def judge_overlap(
@@ -425,6 +418,28 @@ def refuse_trained(given: Given, training: Any) -> None:
             f"{_places(seen)} are among the training rows: scores on them are not scores on "
             "unseen data. Leave them out of one of the two. The holdout stays as it was."
         )
+    _check_compared(training, given.rows.X)
+
+
+def _check_compared(training: Any, X: Any) -> None:
+    """Refuse training rows that could not be compared, of which none could have been found."""
+    if not count_rows(training):
+        raise errors.InvalidArgument("training", "a table with rows", "empty", "Leave it out.")
+    names, known = guard_rows.names_of(training), guard_rows.names_of(X)
+    if names and known and names != known:
+        shared = [name for name in names if name in known]
+        if len(shared) < max(2.0, min(len(names), len(known)) / 2):
+            raise errors.InvalidArgument(
+                "training",
+                "a table with the columns of the fresh rows",
+                f"one with {len(shared)} of their {len(known)}",
+                "Give the training rows with the features that the holdout was registered with.",
+            )
+        training, X = training[shared], X[shared]
+    try:
+        check_columns(training, X)
+    except errors.InvalidArgument as fault:
+        raise errors.InvalidArgument("training", *fault.args[1:]) from None
 
 
 def _in_groups(names: UInt64Array, known: UInt64Array) -> NDArray[np.bool_]:
@@ -517,7 +532,7 @@ def look_for_groups(holdout: OpenLadder, search: Any, params: Mapping[str, Any])
                 _refuse_shared(holdout, value)
         return
     named = next((name for name, one in params.items() if _is_of_groups(name, one)), None)
-    parts = search, *(parameters_of(search) or {}).values()
+    parts = search, *(context.parameters_of(search) or {}).values()
     splitter = next(filter(is_of_groups, parts), None)
     if named is not None:
         by = f"{named[-_LONGEST:]} of the fit"
@@ -675,16 +690,8 @@ def families_of(X: Any) -> list[str | None]:
         if table.ndim == 2 and table.dtype.kind == "O":
             return [*map(_family, table.T)]
         if table.ndim == 2:
-            return [KINDS.get(table.dtype.kind)] * table.shape[1]
+            return [labels.kind_named(table.dtype)] * table.shape[1]
     return []
-
-
-KINDS = {
-    **dict.fromkeys("biuf", "numbers"),
-    **dict.fromkeys("UST", "texts"),
-    "M": "dates",
-    "m": "durations",
-}
 
 
 def _family(column: Any) -> str | None:
@@ -693,16 +700,11 @@ def _family(column: Any) -> str | None:
     if values.dtype.kind == "f" and len(values) and np.isnan(values[0]) and np.isnan(values).all():
         return None  # as an empty column of a file is read, whatever it is a column of
     if values.dtype.kind != "O":
-        return KINDS.get(values.dtype.kind)
-    kinds = {_kind(entry) for entry in islice(filterfalse(_is_missing, values), _ENTRIES)}
+        return labels.kind_named(values.dtype)
+    entries = islice(filterfalse(_is_missing, values), _ENTRIES)
+    kinds = {labels.kind_named(np.asarray(entry).dtype) for entry in entries}
     return kinds.pop() if len(kinds) == 1 else None
 
 
 def _is_missing(entry: Any) -> bool:
-    return entry is None or type(entry).__name__ in ("NAType", "NaTType") or entry != entry
-
-
-def _kind(entry: Any) -> str | None:
-    if isinstance(entry, str | bytes):
-        return "texts"
-    return KINDS.get(np.asarray(entry).dtype.kind)
+    return type(entry).__name__ in hashing.MISSING_TYPES or entry != entry

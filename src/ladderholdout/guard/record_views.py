@@ -128,16 +128,6 @@ OTHERWISE = (
 ESTIMATED_BY = "bootstrap of the selection"
 
 
-def estimate_of(shown: Shown, metric: Metric) -> Estimate:
-    """Return an estimate as it was shown."""
-    more = shown.more
-    batch, submissions = more["batch"], more["submissions"]
-    if more["risk"] is None:
-        return Estimate(None, ESTIMATED_BY, 0, batch, submissions, more["refused"])
-    score = metric.to_score(more["risk"])
-    return Estimate(score, ESTIMATED_BY, estimates.N_BOOTSTRAP, batch, submissions)
-
-
 def estimates_of(tx: Transaction, ladder: LadderRecord) -> list[Shown]:
     """Return the estimates that were shown of a ladder, oldest first."""
     shown = tx.fold(ladder.holdout_id).shown_of("estimate")
@@ -146,10 +136,16 @@ def estimates_of(tx: Transaction, ladder: LadderRecord) -> list[Shown]:
 
 def shown_estimate(tx: Transaction, ladder: LadderRecord, metric: Metric) -> Estimate | None:
     """Return the estimate that was shown and still is that of the ladder's batch."""
-    shown = [it for it in estimates_of(tx, ladder) if it.submission == ladder.incumbent]
+    shown = [it.more for it in estimates_of(tx, ladder) if it.submission == ladder.incumbent]
     reason, entries = why_not_estimated(tx, ladder) if shown else (None, ())
-    same = (it for it in shown if reason is None and it.more["submissions"] == len(entries))
-    return next((estimate_of(it, metric) for it in same), None)
+    for it in shown:
+        if reason is None and it["submissions"] == len(entries):
+            score, draws = (
+                score_of(it["risk"], metric),
+                estimates.N_BOOTSTRAP * (it["risk"] is not None),
+            )
+            return Estimate(score, ESTIMATED_BY, draws, it["batch"], len(entries), it["refused"])
+    return None
 
 
 def why_not_estimated(

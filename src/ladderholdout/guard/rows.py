@@ -247,6 +247,8 @@ def given_rows(X: Any, y: ArrayLike, stated: HoldoutSettings, like: Any = None) 
     X, _, ids = names_of_rows(X, stated.ids, "ids")
     X, _, groups = names_of_rows(X, stated.groups, "groups")
     rows = rows_of(in_order_of(X, like), y, stated.sample_weight)
+    for what, names in (("ids", stated.ids), ("groups", stated.groups)):
+        arrays.check_index(what, names, y, "y")  # if X has no index
     if groups is not None and rows.sample_weight is not None:
         raise errors.InvalidArgument(
             "sample_weight",
@@ -545,9 +547,11 @@ def folder_of(path: str | None) -> Place | None:
     """
     if path is None:
         return None
-    if not (is_url(path) or Path(path).is_absolute()):
+    if is_url(path):
+        return path.rpartition("/")[0]
+    if not Path(path).is_absolute():
         raise Damaged
-    return vaults.folder_of(path)
+    return Path(path).parent
 
 
 def vault_folder(url: str, vault: str | os.PathLike[str] | bool | None) -> Place | None:

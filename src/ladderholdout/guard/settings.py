@@ -21,9 +21,8 @@ from ladderholdout.ledger.rules import stored_metric
 from ladderholdout.mechanisms import LadderRules, Mechanism, default_mechanism, mechanism_from
 from ladderholdout.mechanisms.base import a_mechanism, takes_groups
 from ladderholdout.mechanisms.rules import SHOWN
-from ladderholdout.metrics import ItemMetric, Metric, get_metric
-from ladderholdout.metrics.arrays import LARGEST, check_index, has_mask, refuse_masked
-from ladderholdout.metrics.table import METRICS, is_named
+from ladderholdout.metrics import ItemMetric, Metric, get_metric, table
+from ladderholdout.metrics.arrays import LARGEST, check_index, has_mask, index_of, refuse_masked
 from ladderholdout.vault import Rows
 
 LARGEST_NUMBER = 2**31 - 1
@@ -290,6 +289,10 @@ def rows_of(X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> Rows:
     allowed = "an array with a value for each row"
     try:
         made = np.asanyarray(y)
+        if isinstance(y, list | tuple) and made.dtype.kind in "US":
+            # NumPy makes texts of [1, "a"] and of what is missing among texts: it is refused.
+            entries = np.asanyarray(y, dtype=object)
+            made = made if all(isinstance(one, str | bytes) for one in entries.flat) else entries
         labels: NDArray[Any] = copy_of(np.asarray(made))
     except Exception:  # its text may show labels
         raise InvalidArgument("y", allowed, f"a {type(y).__name__} that is none") from None
@@ -299,7 +302,7 @@ def rows_of(X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> Rows:
     n = count_rows(X)
     for argument, values in (("y", y), ("sample_weight", sample_weight)):
         check_index(argument, values, X)
-    check_index("sample_weight", sample_weight, y)  # where X has no index
+    check_index("sample_weight", sample_weight, y, "y")  # where X has no index
     if n != len(labels):
         raise InvalidArgument(
             "y", f"as long as X ({n} rows)", f"of length {len(labels)}", "Give one value a row."
@@ -308,7 +311,7 @@ def rows_of(X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> Rows:
     own = copy_of(X)
     if isinstance(own, np.ndarray):
         unwritable(own)
-    return Rows(own, unwritable(labels), weights)
+    return Rows(own, unwritable(labels), weights, index_of(y))
 
 
 def names_of_rows(
@@ -448,7 +451,7 @@ def metric_settings(metric: Metric) -> dict[str, Any]:
     The range is that of a single loss, squared where the score is a root.
     """
     settings: dict[str, Any] = {}
-    custom = not is_named(metric)
+    custom = not table.is_named(metric)
     limits = metric.risk_range
     if custom and metric.two_class_range is not None:
         limits = metric.two_class_range  # the same before and after `Metric.for_classes`
@@ -475,7 +478,7 @@ def metric_settings(metric: Metric) -> dict[str, Any]:
 
 def _without_ranges(metric: Metric) -> Metric:
     """Return a metric as its name alone states it."""
-    known = METRICS.get(metric.name)
+    known = table.METRICS.get(metric.name)
     limits = None if metric.clip else metric.loss_range
     if known is not None and metric.target_range is not None:
         limits = known.loss_range

@@ -16,27 +16,18 @@ from numpy.typing import NDArray
 from ladderholdout import errors
 from ladderholdout.certificates.group_limits import Groups
 from ladderholdout.certificates.metric_limits import Rows as ScoredRows
-from ladderholdout.guard.containment import without_autologging
-from ladderholdout.guard.counting import shown_beside
-from ladderholdout.guard.open_ladder import Origin
+from ladderholdout.guard import containment, counting, open_ladder, seen
 from ladderholdout.guard.rows import Part, parts_of, read_kept, with_labels
-from ladderholdout.guard.seen import note_answer
 from ladderholdout.guard.views import Decision, Release
 from ladderholdout.identity.copies import held_digest
+from ladderholdout.ledger import fold, log, place, store
 from ladderholdout.ledger.arrays import digests_of
 from ladderholdout.ledger.events import Submitted
-from ladderholdout.ledger.fold import Head, HoldoutRecord, LadderRecord, Waiting
-from ladderholdout.ledger.log import now
-from ladderholdout.ledger.place import Access, is_server
 from ladderholdout.ledger.rules import not_improved, rules_of, state_from, state_to
-from ladderholdout.ledger.store import Ledger
 from ladderholdout.ledger.transaction import HELD, KNOWN, NOT_IMPROVED, Asked, Transaction
 from ladderholdout.mechanisms.base import Evidence, State
 from ladderholdout.mechanisms.rules import LadderRules, rng_of
-from ladderholdout.metrics import Evaluation, Metric
-from ladderholdout.metrics.arrays import index_of, indexed
-from ladderholdout.metrics.table import is_named
-from ladderholdout.metrics.verdicts import asked_by
+from ladderholdout.metrics import Evaluation, Metric, arrays, table, verdicts
 from ladderholdout.vault import Rows
 
 T = TypeVar("T")
@@ -79,11 +70,11 @@ class Measured:
     # What the ledger is searched for.
     asked: Asked
     evaluation: Evaluation
-    origin: Origin
+    origin: open_ladder.Origin
     labelled: Labelled
     # When it came, and not when it was decided: how long that took must not be on record.
     time: datetime
-    waited: Waiting | None = None  # for the end of a round
+    waited: fold.Waiting | None = None  # for the end of a round
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -99,7 +90,7 @@ class Answer:
     """
 
     release: Release
-    ladder: LadderRecord
+    ladder: fold.LadderRecord
     spent: bool
     incumbent: _Known | None
     first: Submitted | None
@@ -112,9 +103,9 @@ class Answer:
 
 def refuse_beyond(
     tx: Transaction,
-    ladder: LadderRecord,
+    ladder: fold.LadderRecord,
     per_day: int | None,
-    waits: tuple[LadderRecord, str] | None = None,
+    waits: tuple[fold.LadderRecord, str] | None = None,
 ) -> None:
     """Refuse one more submission or comparison than a day may have, before anything is decided.
 
@@ -150,7 +141,7 @@ class _Course:
     alone.
     """
 
-    left: Head | None = None
+    left: fold.Head | None = None
     # Whether the last submission could have rested on the one before it.
     alone: bool = True
     # By their digests. What repeats are answered changes with a withdrawal alone, and after one it
@@ -158,7 +149,7 @@ class _Course:
     firsts: dict[str, Submitted] = field(default_factory=dict)
 
     def note(
-        self, answers: Sequence[Answer], asked: Sequence[Asked], before: Head, left: Head
+        self, answers: Sequence[Answer], asked: Sequence[Asked], before: fold.Head, left: fold.Head
     ) -> None:
         """Take note of what was committed, from which end of the chain on, and what it left."""
         self.alone = self.left is None or self.left == before
@@ -184,10 +175,10 @@ class Guard:
     incumbent, and queried by `reserve_certificate` alone.
     """
 
-    ledger: Ledger
-    holdout: HoldoutRecord
+    ledger: store.Ledger
+    holdout: fold.HoldoutRecord
     # As it was when it was opened.
-    ladder: LadderRecord
+    ladder: fold.LadderRecord
     metric: Metric
     rows: Rows
     view: int
@@ -209,9 +200,9 @@ class Guard:
         self._label(self.holdout)
         self._take_up(self.ladder)
 
-    def _take_up(self, ladder: LadderRecord) -> None:
+    def _take_up(self, ladder: fold.LadderRecord) -> None:
         self.ladder, self.rules = ladder, rules_of(ladder.settings)
-        alone = is_server(self.ledger.url) and self.holdout.reserve is None
+        alone = place.is_server(self.ledger.url) and self.holdout.reserve is None
         self._incumbent, self.course = None, _Course() if alone else None
 
     @property
@@ -231,7 +222,7 @@ class Guard:
         own = part.of(predictions)
         return ScoredRows(part.targets, own, part.order_rng(), n_classes, part.groups)
 
-    def decision(self, answer: Answer, origin: Origin) -> Decision:
+    def decision(self, answer: Answer, origin: open_ladder.Origin) -> Decision:
         """Return the decision of a gate, from its answer to a submission of this origin."""
         release, incumbent = self.take_note(answer), answer.ladder.incumbent
         assert incumbent is not None
@@ -299,25 +290,25 @@ class Guard:
         return canonical.take(self.order if order is None else order, axis=0)
 
     def measure(
-        self, predictions: Any, origin: Origin, order: NDArray[np.intp] | None = None
+        self, predictions: Any, origin: open_ladder.Origin, order: NDArray[np.intp] | None = None
     ) -> Measured:
         """Measure predictions, or refuse them, as `aligned` does; nothing is written."""
         if origin.batch is None:
             # From within a fit, perhaps: what is scored next may depend on the answer.
-            note_answer()
-        time, secret, labelled = now(), self.holdout.secret, self.labelled
+            seen.note_answer()
+        time, secret, labelled = log.now(), self.holdout.secret, self.labelled
         if _digest_of(labelled.part, labelled.reserve) != labelled.digest:
             raise self._written_into("labels or weights")
         aligned = self.aligned(predictions, order)
         asked = Asked(*digests_of(secret, aligned, self.holdout.reserve), origin.key)
-        with asked_by(self.asker(origin.account)):
+        with verdicts.asked_by(self.asker(origin.account)):
             evaluation = labelled.part.evaluate(self.metric, aligned)
         if origin.account is not None:
             evaluation = evaluation.by(origin.account)
         return Measured(aligned, asked, evaluation, origin, labelled, time)
 
     def best_first(
-        self, tx: Transaction, ladder: LadderRecord, measured: Sequence[Measured]
+        self, tx: Transaction, ladder: fold.LadderRecord, measured: Sequence[Measured]
     ) -> tuple[list[int], int]:
         """Return the order in which the members of a batch are judged, and how many are queries.
 
@@ -325,26 +316,26 @@ class Guard:
         refused for the margin over another one (docs/background/certificates.md, best of a batch).
         If it does not, the order is that of the batch and reveals nothing.
         """
-        places, queries, rule, new = list(range(len(measured))), set(), self.rules.mechanism, []
+        order, queries, rule, new = list(range(len(measured))), set(), self.rules.mechanism, []
         each = rule.needs_account or rule.flags_alone
-        for place, submission in enumerate(measured):
+        for index, submission in enumerate(measured):
             first, is_known, _ = self._first_of(tx, ladder, submission)
-            new += [place] * (first is None)
+            new += [index] * (first is None)
             if not is_known or rule.flags_alone:
-                queries.add(place if each else submission.asked[:2])
+                queries.add(index if each else submission.asked[:2])
         if each or rule.discloses or not new:
-            return places, len(queries)
-        best = min(new, key=lambda place: measured[place].evaluation.risk)
+            return order, len(queries)
+        best = min(new, key=lambda index: measured[index].evaluation.risk)
         state, _ = self._state_of(tx, ladder, measured[best].labelled, None)
         rng = rng_of(self.rules, self.holdout.secret, ladder.id, ladder.queries + 1)
         if not self.rules.step(state, measured[best].evaluation, rng)[1].improved:
-            return places, len(queries)
-        return [best, *(place for place in places if place != best)], len(queries)
+            return order, len(queries)
+        return [best, *(index for index in order if index != best)], len(queries)
 
     def judge(
         self,
         tx: Transaction,
-        ladder: LadderRecord,
+        ladder: fold.LadderRecord,
         measured: Measured,
         before: Answer | None = None,
         *,
@@ -381,7 +372,7 @@ class Guard:
                 f"It was withdrawn for this reason: {reason}",
             )
         if rules.mechanism.flags_alone:
-            price = before.price if before else shown_beside(tx, ladder)
+            price = before.price if before else counting.shown_beside(tx, ladder)
             state = replace(state, price=price)
             least = tx.least_margin(ladder.id, measured.asked.digest)
             if keyed and first is not None:
@@ -473,7 +464,7 @@ class Guard:
 
     @staticmethod
     def _first_of(
-        tx: Transaction, ladder: LadderRecord, measured: Measured
+        tx: Transaction, ladder: fold.LadderRecord, measured: Measured
     ) -> tuple[Submitted | None, bool, bool]:
         """Return the first submission that this one repeats, if it repeats any.
 
@@ -510,7 +501,7 @@ class Guard:
             "LadderHoldout(X, y, ...)."
         )
 
-    def of_ladder(self, ladder: LadderRecord, metric: Metric) -> Guard:
+    def of_ladder(self, ladder: fold.LadderRecord, metric: Metric) -> Guard:
         """Return the guard of another ladder on the same rows, which are in memory once."""
         guard = copy(self)
         guard._take_up(ladder)
@@ -522,7 +513,7 @@ class Guard:
     def reload(self) -> None:
         """Read the labels again: they were amended."""
         kept = self.ledger.transact(
-            lambda tx: read_kept(tx, self.holdout.id, self.view), Access.READ
+            lambda tx: read_kept(tx, self.holdout.id, self.view), place.Access.READ
         )
         if kept.view.vault_path is None:
             raise errors.HoldoutConflict(
@@ -534,10 +525,10 @@ class Guard:
         self.rows = with_labels(self.rows, self.order, stored.y[kept.order(stored)])
         self._label(kept.record)
 
-    def _label(self, holdout: HoldoutRecord) -> None:
+    def _label(self, holdout: fold.HoldoutRecord) -> None:
         """Bring the labels of the rows into the order of the content, and into parts."""
         metric, weights, first = self.metric, self.rows.sample_weight, None
-        with without_autologging():
+        with containment.without_autologging():
             targets = metric.targets(self.rows.labels, holdout.classes)
         if metric.is_classification:
             # Positions of classes, as of predictions, in half the bytes until they are in order.
@@ -545,17 +536,17 @@ class Guard:
             targets = targets[self.order].astype(np.intp)
         else:
             targets = targets[self.order]
-        if not is_named(metric):
-            index = index_of(self.rows.X)
-            targets = targets if index is None else indexed(targets, index.take(self.order))
-            first = self.ledger.transact(lambda tx: tx.known(holdout.id), Access.READ).places
+        if not table.is_named(metric):
+            index = arrays.index_of(self.rows.X)
+            targets = targets if index is None else arrays.indexed(targets, index.take(self.order))
+            first = self.ledger.transact(lambda tx: tx.known(holdout.id), place.Access.READ).places
         weights = None if weights is None else weights[self.order]
         part, reserve = parts_of(targets, weights, holdout.reserve, self.groups, first)
         digest = _digest_of(part, reserve)
         self.labelled = Labelled(holdout.labels_version, part, reserve, digest)
 
     def _state_of(
-        self, tx: Transaction, ladder: LadderRecord, labelled: Labelled, known: _Known | None
+        self, tx: Transaction, ladder: fold.LadderRecord, labelled: Labelled, known: _Known | None
     ) -> tuple[State, NDArray[Any] | None]:
         """Return the state of a ladder, and the predictions of its incumbent."""
         n = len(labelled.part.targets)
@@ -597,14 +588,14 @@ class LedgerLadder(Protocol):
     def guard(self) -> Guard:
         """Return the rows, labels and rules as this process holds them."""
 
-    def read(self, body: Callable[[Transaction, LadderRecord], T]) -> T:
+    def read(self, body: Callable[[Transaction, fold.LadderRecord], T]) -> T:
         """Read one state of the ledger."""
 
-    def write(self, body: Callable[[Transaction, LadderRecord], T]) -> T:
+    def write(self, body: Callable[[Transaction, fold.LadderRecord], T]) -> T:
         """Write to the ladder."""
 
 
-def _then(state: State, ladder: LadderRecord, first: Submitted) -> tuple[State, int | None]:
+def _then(state: State, ladder: fold.LadderRecord, first: Submitted) -> tuple[State, int | None]:
     """Return the state of a gate and the incumbent when a submission was decided on."""
     candidates = max((first.query or 0) - 2, 0)  # the baseline is none
     before = {one.number for one in ladder.improved if one.number < first.number}

@@ -11,7 +11,6 @@ from __future__ import annotations
 import datetime
 import decimal
 import hashlib
-import hmac
 import math
 import numbers
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -43,7 +42,7 @@ _POSITIVE = np.uint64(0x3C6EF372FE94F82B)
 _NEGATIVE = np.uint64(0x510E527FADE682D1)
 
 # By name, so that neither pandas nor another package has to be imported.
-_MISSING_TYPES = frozenset({"NoneType", "NAType", "NaTType"})
+MISSING_TYPES = frozenset({"NoneType", "NAType", "NaTType"})
 
 
 class Refused(Exception):
@@ -162,10 +161,11 @@ def _objects(cells: NDArray[Any], columns: NDArray[Any]) -> UInt64Array:
 
 
 def _of_one_type(kind: type, cells: NDArray[Any]) -> UInt64Array:
-    if kind.__name__ in _MISSING_TYPES:
+    if kind.__name__ in MISSING_TYPES:
         return np.full(len(cells), _MISSING)
     if issubclass(kind, str | bytes):
-        return _texts(cells)
+        digests = {text: _digest(text) for text in set(cells)}
+        return np.fromiter(map(digests.__getitem__, cells), dtype=np.uint64, count=len(cells))
     if issubclass(kind, np.datetime64 | np.timedelta64):
         return _times(np.array(cells.tolist()))
     if issubclass(kind, datetime.date | datetime.timedelta):
@@ -175,11 +175,6 @@ def _of_one_type(kind: type, cells: NDArray[Any]) -> UInt64Array:
     if issubclass(kind, numbers.Real | decimal.Decimal):
         return _reals(cells.astype(np.float64))
     raise TypeError
-
-
-def _texts(cells: NDArray[Any]) -> UInt64Array:
-    digests = {text: _digest(text) for text in set(cells)}
-    return np.fromiter(map(digests.__getitem__, cells), dtype=np.uint64, count=len(cells))
 
 
 def _digest(text: str | bytes) -> int:
@@ -335,7 +330,8 @@ def table_of(X: Any) -> tuple[int, Iterable[_Block]]:
     if hasattr(X, "iloc") and hasattr(X, "dtypes"):
         return len(X), _frame_blocks(X)
     if hasattr(X, "get_columns"):
-        return len(X), _series_blocks(X.get_columns())
+        columns = enumerate(X.get_columns())
+        return len(X), ((np.array([at]), partial(_read_series, one, at)) for at, one in columns)
     cells = _array(X)
     width = math.prod(cells.shape[1:])
     return len(cells), [(np.arange(width), cells.__getitem__)]
@@ -361,28 +357,18 @@ def _frame_blocks(frame: Any) -> Iterator[_Block]:
     """Group the columns by the NumPy dtype that holds all of their content."""
     groups: dict[np.dtype[Any], list[int]] = {}
     for position, dtype in enumerate(frame.dtypes):
-        groups.setdefault(_numpy_dtype(dtype), []).append(position)
+        if not isinstance(dtype, np.dtype):
+            # Instants with a zone come out in UTC: as objects it takes a hundred times as long.
+            dtype = np.dtype(f"M8[{dtype.unit}]" if hasattr(dtype, "tz") else object)
+        groups.setdefault(dtype, []).append(position)
     for dtype, positions in groups.items():
         yield np.array(positions), partial(_read_frame, frame, positions, dtype)
-
-
-def _numpy_dtype(dtype: Any) -> np.dtype[Any]:
-    if isinstance(dtype, np.dtype):
-        return dtype
-    # Instants with a zone come out in UTC this way; as objects it takes a hundred times as long.
-    return np.dtype(f"M8[{dtype.unit}]" if hasattr(dtype, "tz") else object)
 
 
 def _read_frame(
     frame: Any, positions: list[int], dtype: np.dtype[Any], rows: slice
 ) -> NDArray[Any]:
-    cells: NDArray[Any] = frame.iloc[rows, positions].to_numpy(dtype=dtype)
-    return cells
-
-
-def _series_blocks(columns: Iterable[Any]) -> Iterator[_Block]:
-    for position, series in enumerate(columns):
-        yield np.array([position]), partial(_read_series, series, position)
+    return np.asarray(frame.iloc[rows, positions].to_numpy(dtype=dtype))
 
 
 def _read_series(series: Any, position: int, rows: slice) -> NDArray[Any]:
@@ -428,7 +414,7 @@ def fingerprint(row_hashes: UInt64Array) -> str:
     >>> fingerprint(row_hashes([[1], [2]])) == fingerprint(row_hashes([[2.0], [1.0]]))
     True
     """
-    return hashlib.sha256(_sorted_bytes(row_hashes)).hexdigest()
+    return hashlib.sha256(np.sort(row_hashes).astype("<u8", copy=False).data).hexdigest()
 
 
 def content_hashes(
@@ -471,40 +457,11 @@ def content_hashes(
     return mix_in_place(labelled)
 
 
-def content_digest(secret: bytes, content_hashes: UInt64Array) -> bytes:
-    """Digest rows and labels so that only the holder of the secret can compare them.
-
-    Parameters
-    ----------
-    secret : bytes
-        The holdout's secret. Without a key, anyone with the rows could try labels until
-        the digest fits.
-    content_hashes : ndarray of uint64, shape (n,)
-        What ``content_hashes`` gave.
-
-    Returns
-    -------
-    bytes
-        32 bytes, HMAC-SHA256 over the sorted hashes: the same for any order of the rows.
-
-    Examples
-    --------
-    >>> hashes = content_hashes(row_hashes([[1], [2]]), [0, 1])
-    >>> content_digest(b"one", hashes) == content_digest(b"another", hashes)
-    False
-    """
-    return hmac.digest(secret, _sorted_bytes(content_hashes), "sha256")
-
-
 def with_labels(row_hashes: UInt64Array, labels: UInt64Array) -> UInt64Array:
     """Hash rows together with the hashes of their labels, into the array of these."""
     labelled = mix_in_place(labels)
     labelled += row_hashes
     return mix_in_place(labelled)
-
-
-def _sorted_bytes(hashes: UInt64Array) -> memoryview:
-    return np.sort(hashes).astype("<u8", copy=False).data
 
 
 def column_of(values: ArrayLike, argument: str, n: int) -> UInt64Array:

@@ -32,6 +32,11 @@ _LONG = 1 << 16
 
 _KIND_BITS = np.uint64(15)
 _KINDS = {1: "numbers", 2: "texts", 3: "dates", 4: "durations", 5: "bytes"}
+_OF_DTYPES = dict.fromkeys("biuf", 1) | dict.fromkeys("UT", 2) | {"M": 3, "m": 4, "S": 5}
+_OF_TYPES = {
+    **{str: 2, bytes: 5, datetime.date: 3, np.datetime64: 3},
+    **{datetime.timedelta: 4, np.timedelta64: 4},
+}
 _SEVERAL = 8  # from here on: of several columns, by the kind of each
 _CONVERT = {1: "{}.astype(int)", 2: "{}.astype(str)", 3: "pandas.to_datetime({})"}
 
@@ -67,6 +72,8 @@ def id_hashes(ids: Any, *, may_repeat: bool = False, argument: str = "ids") -> U
     True
     """
     remedy = "Give one value for each row, such as a column with the number of the customer."
+    if getattr(ids, "nlevels", 1) > 1:  # an index of pandas: each level is a column
+        ids = ids.to_frame()
     values = ids
     if not hasattr(ids, "dtype") and not hasattr(ids, "columns"):
         if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
@@ -124,17 +131,20 @@ def check_kinds(hashes: UInt64Array, known: UInt64Array, argument: str) -> None:
         )
 
 
+def kind_named(dtype: np.dtype[Any]) -> str | None:
+    """Return of what kind the cells of an array are, if its dtype shows that."""
+    return _KINDS.get(_OF_DTYPES.get(dtype.kind, 0))
+
+
 def _kind_of(column: NDArray[Any], argument: str) -> int:
     """Return of which kind the cells of a column are; refuse several."""
     kind = column.dtype.kind
     if kind == "f" and bool((np.abs(column) >= 2.0 ** (np.finfo(column.dtype).nmant + 1)).any()):
         came = f"numbers that {column.dtype.name} has no digits for"
         raise InvalidArgument(argument, "whole", came, "Read the column as int64, or as texts.")
-    kinds = (
-        {_of_type(cell) for cell in set(map(type, column))}
-        if kind == "O"
-        else {{"M": 3, "m": 4, "S": 5, "U": 2, "T": 2}.get(kind, 1)}
-    )
+    kinds = {_OF_DTYPES.get(kind, 1)}
+    if kind == "O":
+        kinds = {_of_type(cell) for cell in set(map(type, column))}
     if len(kinds) > 1:
         came = " and ".join(_KINDS[each] for each in sorted(kinds))
         raise InvalidArgument(
@@ -144,13 +154,7 @@ def _kind_of(column: NDArray[Any], argument: str) -> int:
 
 
 def _of_type(cell: type) -> int:
-    of_kind = (
-        (2, str),
-        (5, bytes),
-        (3, datetime.date | np.datetime64),
-        (4, datetime.timedelta | np.timedelta64),
-    )
-    return next((kind for kind, types in of_kind if issubclass(cell, types)), 1)
+    return next((kind for known, kind in _OF_TYPES.items() if issubclass(cell, known)), 1)
 
 
 def _named(column: NDArray[Any]) -> NDArray[Any]:
@@ -238,8 +242,7 @@ def _by_first(labels: UInt64Array) -> Codes:
     _, first, codes = np.unique(labels, return_index=True, return_inverse=True)
     ranks = np.empty(len(first), dtype=np.int64)
     ranks[np.argsort(first)] = np.arange(len(first))
-    ordered: Codes = ranks[codes.reshape(-1)]
-    return ordered
+    return np.asarray(ranks[codes.reshape(-1)])
 
 
 def siphash(key: bytes, messages: UInt64Array) -> UInt64Array:
@@ -363,8 +366,7 @@ def _codes(values: NDArray[Any]) -> Codes:
     """Return the labels by their ranks; targets of several columns by those of their rows."""
     if values.ndim > 1 or values.dtype == object:
         values = row_hashes(values, "y")
-    codes: Codes = np.unique(values, return_inverse=True)[1].reshape(-1).astype(np.int64)
-    return codes
+    return np.asarray(np.unique(values, return_inverse=True)[1].reshape(-1), dtype=np.int64)
 
 
 def _descriptions(codes: Codes, *, deeper: bool = True) -> Iterator[_Code]:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.identity import hashing
-from ladderholdout.identity.copies import take
+from ladderholdout.identity import copies, hashing
 from ladderholdout.identity.hashing import CHUNK, GOLDEN, UInt64Array
+from ladderholdout.identity.labels import by_value, same_partition
 
 IntArray: TypeAlias = NDArray[np.intp]
 
@@ -154,6 +154,32 @@ def _canonical_cells(X: Any) -> UInt64Array | None:
         [hashing.canonical(column, np.array([place])) for place, column in enumerate(columns)],
         axis=1,
     )
+
+
+class Keys(NamedTuple):
+    """What rows are compared by: hashes of their features in each view, of ids, and of labels."""
+
+    views: list[UInt64Array]
+    ids: UInt64Array | None
+    labels: UInt64Array | None
+
+    def among(self, others: Keys) -> tuple[list[NDArray[np.bool_]], bool]:
+        """Return which of these rows are among others, by each view and by ids.
+
+        Also whether all are by their labels, which may be the same under other names.
+        """
+        known = np.concatenate(others.views)
+        found = [among(view, known) for view in self.views]
+        if self.ids is not None and others.ids is not None:
+            found.append(among(by_value(self.ids), by_value(others.ids)))
+        if self.labels is None or others.labels is None:
+            return found, False
+        return found, same_partition(self.labels, others.labels)
+
+    def count(self, others: Keys) -> int:
+        """Count the rows that are among others, by whatever shows most of them."""
+        found, alike = self.among(others)
+        return max(len(self.views[0]) * alike, *(int(rows.sum()) for rows in found))
 
 
 def overlap(rows: UInt64Array, known: UInt64Array) -> int:
@@ -372,7 +398,6 @@ _CONSTANT = 1e-4
 # Of more rows so many are compared with each other: all of them would be kept as numbers twice.
 _ROWS = 50_000
 _AT_A_TIME, _CELLS = 1 << 14, 1 << 17
-_MISSING = frozenset({"NoneType", "NAType"})
 
 
 def near_copies(X: Any, y: ArrayLike, before: int | None = None) -> int:
@@ -413,7 +438,7 @@ def near_copies(X: Any, y: ArrayLike, before: int | None = None) -> int:
     n_all = len(labels)
     if n_all > _ROWS:
         drawn = np.flatnonzero(rng.permutation(np.arange(n_all) < _ROWS))
-        X, labels = take(X, drawn), labels[drawn]
+        X, labels = copies.take(X, drawn), labels[drawn]
         before = None if before is None else int(np.searchsorted(drawn, before))
     read = _numbers_of(_columns_of(X))
     if read is None or len(read[0]) < 10:
@@ -424,7 +449,9 @@ def near_copies(X: Any, y: ArrayLike, before: int | None = None) -> int:
     whole = n_all / n
     count = min(n, _SAMPLE, max(_FEWEST, _DISTANCES // n))
     chosen = rng.permutation(n)[:count]
-    typical = _typical(numbers, rng)
+    first, second = rng.integers(0, n, (2, 2000))
+    apart = numbers[first[first != second]] - numbers[second[first != second]]
+    typical = float(np.median(np.sqrt((apart**2).sum(axis=1))))  # distance between two rows
     pairs, distances = _neighbours(numbers, others, chosen, _EMPTY * _NEAR * typical)
     if before is not None:
         across = (pairs[0] >= before) != (pairs[1] >= before)
@@ -476,27 +503,20 @@ def _after(column: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
     return np.concatenate([np.array([*column], object), np.array([*other], object)])
 
 
-def _typical(numbers: Floats, rng: np.random.Generator) -> float:
-    """Return the median distance between two rows."""
-    first, second = rng.integers(0, len(numbers), (2, 2000))
-    apart = numbers[first[first != second]] - numbers[second[first != second]]
-    return float(np.median(np.sqrt((apart**2).sum(axis=1))))
-
-
 def _neighbours(
     numbers: Floats, others: UInt64Array, chosen: NDArray[np.intp], most: float
 ) -> tuple[NDArray[np.intp], Floats]:
     """Return the pairs of a chosen row and another that are so near, and their distances."""
-    lengths = np.einsum("ij,ij->i", numbers, numbers)
-    chosen_lengths, near_pairs = lengths[chosen][:, None], []
-    rows_at_once = max(_CELLS // len(chosen), 1)
+    lengths = (1 - 1e-9) * np.einsum("ij,ij->i", numbers, numbers)
+    twice, least = 2 * numbers[chosen], (lengths[chosen] - most**2)[:, None]
+    near_pairs, rows_at_once = [], max(_CELLS // len(chosen), 1)
     for start in range(0, len(numbers), rows_at_once):
         part = slice(start, start + rows_at_once)
-        squares = chosen_lengths + lengths[part] - 2 * (numbers[chosen] @ numbers[part].T)
-        # By this formula those of nearly equal rows are rounding: they are worked out below.
-        close = squares <= most**2 + 1e-9 * (chosen_lengths + lengths[part])
-        of, to = np.nonzero(close & (others[chosen][:, None] == others[part]))
-        near_pairs.append(np.stack([chosen[of], to + start]))
+        # For nearly equal rows this is rounding, so it allows for some: they are worked out below.
+        close = twice @ numbers[part].T >= least + lengths[part]
+        of, to = np.divmod(np.flatnonzero(close), close.shape[1])
+        near = np.stack([chosen[of], to + start])
+        near_pairs.append(near[:, others[near[0]] == others[near[1]]])
     pairs = np.hstack(near_pairs)
     pairs = pairs[:, pairs[0] != pairs[1]]
     distances = np.empty(pairs.shape[1])
@@ -525,6 +545,8 @@ def _numbers_of(columns: list[NDArray[Any]]) -> tuple[Floats, UInt64Array] | Non
         if real is not None:
             numbers.append(real)
             column = ~np.isfinite(real)
+            if not column.any():
+                continue  # in all rows alike
         seed = hashing.mix(np.array([place + 1], dtype=np.uint64))
         others += hashing.mix(hashing.canonical(column, np.array([place])) ^ seed)
     return (_in_units(np.stack(numbers, axis=1)), others) if numbers else None
@@ -549,12 +571,8 @@ def _as_numbers(block: NDArray[Any]) -> Floats | None:
         return np.asarray(block, dtype=np.float64)
     if block.dtype != object:
         return None
-    kinds = set(map(type, block.flat))
-    if not all(_is_number(kind) or kind.__name__ in _MISSING for kind in kinds):
+    missing = np.array([type(cell).__name__ in hashing.MISSING_TYPES for cell in block.flat])
+    kinds = set(map(type, block.ravel()[~missing]))
+    if not all(issubclass(kind, int | float | np.number | np.bool_) for kind in kinds):
         return None
-    missing = np.array([type(cell).__name__ in _MISSING for cell in block.flat])
     return np.where(missing.reshape(block.shape), np.nan, block).astype(np.float64)
-
-
-def _is_number(kind: type) -> bool:
-    return issubclass(kind, int | float | np.number | np.bool_)

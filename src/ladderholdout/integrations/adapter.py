@@ -13,7 +13,8 @@ from scipy.special import expit
 
 from ladderholdout.arguments import function
 from ladderholdout.errors import InvalidArgument, LadderHoldoutError
-from ladderholdout.integrations.stopping import LadderStopping, Link, check_classes, count_round
+from ladderholdout.integrations.stopping import LadderStopping, check_classes, count_round
+from ladderholdout.metrics import Metric
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -56,6 +57,9 @@ def softmax(margins: Floats) -> Floats:
 
 Predict: TypeAlias = Callable[[Any, Any], Any]
 """From a model and the holdout's rows to the model's output on them."""
+
+Link: TypeAlias = Callable[[Any], Any]
+"""From the logits of a network to probabilities or values."""
 
 
 class BestRound:
@@ -150,7 +154,7 @@ class Adapter:
     classes : array-like, optional
         The model's classes in the order of its columns; by default the holdout's.
     link : callable, optional
-        From raw margins to probabilities or values, for objectives that yield margins.
+        From the logits of a network, as a NumPy array, to probabilities or values.
     """
 
     def __init__(
@@ -185,7 +189,8 @@ class Adapter:
     def _answer(self, output: Any) -> NDArray[Any]:
         """Return a model's output as what the metric asks for, by the classes last checked."""
         classes = getattr(self._here, "classes", self._classes)
-        return self.stopping.answer(output, classes=classes, link=self._link)
+        output = output if self._link is None else self._link(output)
+        return self.stopping.answer(output, classes=classes)
 
     def _forget(self) -> None:
         # What the running fit needs; threads may share this object.
@@ -224,6 +229,26 @@ def refuse_ranking(objective: str) -> None:
             "one of classification or regression",
             f"{objective}: a ranking within groups, which a holdout does not know",
             "Guard the ranking itself: holdout.submit with a Metric of your own.",
+        )
+
+
+def refuse_margins(metric: Metric, tool: str, known: str) -> None:
+    """Refuse an objective whose margins nobody but its author turns into probabilities.
+
+    Parameters
+    ----------
+    metric : Metric
+        One of ranks reads margins as they are, and one of regression has no probabilities.
+    tool, known : str
+        The library, and an objective of which it knows them.
+    """
+    if metric.is_classification and metric.response != "scores":
+        raise InvalidArgument(
+            "objective",
+            f"one whose probabilities {tool} knows, such as {known}, for {metric.name}",
+            "one that yields raw margins",
+            "Or score by ranks (roc_auc), or submit what you make of the margins of each round: "
+            "LadderStopping(holdout).update(probabilities).",
         )
 
 

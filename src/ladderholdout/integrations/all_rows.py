@@ -70,7 +70,7 @@ def fitted_on_all(
     ladder = next(iter(ladder.by_metric.values()), ladder)
     if not isinstance(ladder, LocalLadder):
         raise HoldoutConflict(
-            f"The labels of this holdout are on the server {ladder.facts.place}, which hands them "
+            f"The labels of this holdout are on the server {ladder.ledger}, which hands them "
             "to nobody, so that no model can be fitted on them here. Take the winner as it is, or "
             "let the owner of the server fit it there."
         )
@@ -360,15 +360,21 @@ def _joined_frames(first: Any, second: Any) -> Any:
         if table.ndim != 2 or table.shape[1] != len(names):
             raise ValueError
         second = kind({name: table[:, place] for place, name in enumerate(names)})
-    if len(set(names)) < len(names) or set(names) != set(second.columns):
+    # Names are compared as texts, as the fit compared them; it may have chosen among the columns.
+    known = {str(name): name for name in second.columns}
+    if len(set(map(str, names))) < len(names) or len(known) < len(second.columns):
         raise KeyError
+    lacking = [str(name) for name in names if str(name) not in known]
+    if lacking:
+        raise _Differs(f"the holdout has no column {lacking[0]!r}")
+    parts = {name: second[known[str(name)]] for name in names}
     if hasattr(first, "vstack") != hasattr(second, "vstack"):
-        second = kind({name: np.asarray(second[name]) for name in names})
+        parts = {name: kind({name: np.asarray(part)})[name] for name, part in parts.items()}
     if hasattr(first, "vstack"):
-        return kind([_joined_series(first[name], second[name]) for name in names])
+        return kind([_joined_series(first[name], parts[name]) for name in names])
     with needed("A frame"):
         import pandas as pd
-    columns = {name: _joined_columns(pd, name, first[name], second[name]) for name in names}
+    columns = {name: _joined_columns(pd, name, first[name], parts[name]) for name in names}
     return kind(columns, columns=first.columns)
 
 

@@ -21,7 +21,7 @@ from ladderholdout.extras import needed
 from ladderholdout.guard.open_ladder import HasLadder
 from ladderholdout.identity.copies import take
 from ladderholdout.integrations import adapter
-from ladderholdout.integrations.stopping import LadderStopping, Link, Rule
+from ladderholdout.integrations.stopping import LadderStopping, Rule
 
 with needed("Early stopping of CatBoost"):
     from catboost import CatBoost, CatBoostClassifier, Pool
@@ -32,7 +32,6 @@ def ladder_stopping(
     patience: int = 10,
     *,
     classes: ArrayLike | None = None,
-    link: Link | None = None,
     **rule: Unpack[Rule],
 ) -> Stages:
     """Return what fits a CatBoost model and cuts it after the best round by the ladder.
@@ -45,8 +44,6 @@ def ladder_stopping(
     classes : array-like, optional
         The holdout's classes in the order of the model's. By default those of the model itself;
         they have to be stated where it learns others, such as numbers for texts.
-    link : callable, optional
-        As for `LadderStopping.answer`.
 
     Returns
     -------
@@ -66,7 +63,7 @@ def ladder_stopping(
     >>> holdout.submit(model).is_incumbent  # the model kept is the incumbent
     True
     """
-    return Stages(LadderStopping(holdout, patience, **rule), classes, link)
+    return Stages(LadderStopping(holdout, patience, **rule), classes)
 
 
 class Stages(adapter.Adapter):
@@ -157,7 +154,7 @@ class Stages(adapter.Adapter):
         self.stopping.start(library="catboost", estimator=type(model).__name__)
         with adapter.understood("CatBoost"):
             model.predict(take(self.stopping.X, np.arange(1)))
-        outputs = islice(_outputs(model, self.stopping.X, classifies, self._link), before, None)
+        outputs = islice(_outputs(model, self.stopping.X, classifies), before, None)
         for _ in range(before, model.tree_count_):
             if self._submit_later(lambda count: islice(outputs, count)):
                 break
@@ -181,9 +178,9 @@ class Stages(adapter.Adapter):
         )
 
 
-def _outputs(model: CatBoost, X: Any, classifies: bool, link: Link | None) -> Iterator[Any]:
+def _outputs(model: CatBoost, X: Any, classifies: bool) -> Iterator[Any]:
     """Yield what the model cut after each round puts out, bit for bit."""
-    kind = "RawFormulaVal" if link is not None else _kind(model, classifies)
+    kind = _kind(model, classifies)
     scale, bias = model.get_scale_and_bias()
     if not np.any(bias):
         yield from model.staged_predict(X, prediction_type=kind)

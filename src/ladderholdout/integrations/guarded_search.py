@@ -297,11 +297,11 @@ class GuardedSearch(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
                     "candidate": rows[fitted.index],
                 }
                 batch.add(fitted.predictions, described)
-        incumbent, held = batch.held()
-        judged = batch.releases
+        deciding, judged = ladder, batch.releases
         if decides is not None:
             judged = tuple(release[decides] for release in batch.releases)
-            incumbent, held = held_by(ladder.by_metric[decides], judged)
+            deciding = ladder.by_metric[decides]
+        incumbent, held = held_by(deciding, judged)
         self.finalists_ = tuple(
             Finalist(rows[fitted.index], scores[fitted.index], release, is_incumbent)
             for fitted, release, is_incumbent in zip(chosen, batch.releases, held, strict=True)

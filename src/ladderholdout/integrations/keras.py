@@ -11,8 +11,8 @@ from ladderholdout.arguments import function, whole
 from ladderholdout.errors import InvalidSubmission
 from ladderholdout.extras import needed
 from ladderholdout.guard.open_ladder import HasLadder
-from ladderholdout.integrations.adapter import Adapter, BestRound, Predict, again_at_the_end
-from ladderholdout.integrations.stopping import LadderStopping, Link, Rule
+from ladderholdout.integrations.adapter import Adapter, BestRound, Link, Predict, again_at_the_end
+from ladderholdout.integrations.stopping import LadderStopping, Rule
 from ladderholdout.thirdparty import EPOCH_CALLBACKS, local_of
 
 with needed("Early stopping of Keras"):
@@ -44,8 +44,10 @@ def ladder_stopping(
     classes : array-like, optional
         The holdout's classes in the order of the model's outputs; they have to be stated where
         they are not the numbers 0 to k - 1.
-    link
-        As for `LadderStopping.answer`.
+    link : callable, optional
+        From logits, as a NumPy array, to probabilities: `scipy.special.expit` for one output,
+        ``functools.partial(scipy.special.softmax, axis=1)`` for one output per class. No library
+        knows which of the two a network returns.
 
     Returns
     -------

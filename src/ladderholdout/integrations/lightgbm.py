@@ -15,7 +15,7 @@ from ladderholdout.extras import needed
 from ladderholdout.guard.open_ladder import HasLadder
 from ladderholdout.integrations import adapter
 from ladderholdout.integrations.rounds import Loud
-from ladderholdout.integrations.stopping import LadderStopping, Link, Rule
+from ladderholdout.integrations.stopping import LadderStopping, Rule
 
 with needed("Early stopping of LightGBM"):
     from lightgbm import Booster, LGBMClassifier
@@ -27,7 +27,6 @@ def ladder_stopping(
     patience: int = 10,
     *,
     classes: ArrayLike | None = None,
-    link: Link | None = None,
     init_score: ArrayLike | None = None,
     **rule: Unpack[Rule],
 ) -> Callback:
@@ -49,8 +48,6 @@ def ladder_stopping(
     classes : array-like, optional
         The holdout's classes in the order of the model's columns. An estimator knows its own;
         ``lightgbm.train`` learns the numbers 0 to k - 1, so that others have to be stated.
-    link
-        As for `LadderStopping.answer`.
 
     Returns
     -------
@@ -69,7 +66,7 @@ def ladder_stopping(
     True
     """
     stopping = LadderStopping(holdout, patience, **rule)
-    return Callback(stopping, classes, link, init_score)
+    return Callback(stopping, classes, init_score)
 
 
 class Callback(adapter.Adapter):
@@ -79,10 +76,9 @@ class Callback(adapter.Adapter):
         self,
         stopping: LadderStopping,
         classes: ArrayLike | None,
-        link: Link | None,
         init_score: ArrayLike | None,
     ) -> None:
-        super().__init__(stopping, classes, link)
+        super().__init__(stopping, classes)
         # After those that record and print. LightGBM reads it from the object itself.
         self.order, self.before_iteration = 40, False
         self._init_score = None if init_score is None else np.asarray(init_score, np.float64)
@@ -113,9 +109,8 @@ class Callback(adapter.Adapter):
         margins = hasattr(LGBMClassifier, "decision_function") and thirdparty.called_from(
             thirdparty.MODEL_OF.module
         )
-        raw = self._link is not None or (ranks and margins)
         self._here.training = _Training(
-            self.stopping, env.model, env.begin_iteration, raw, self._init_score
+            self.stopping, env.model, env.begin_iteration, ranks and margins, self._init_score
         )
         self._here.training.hold(
             self, thirdparty.local_of(thirdparty.MODEL_CALLBACKS, "callbacks_after_iter")
@@ -146,6 +141,8 @@ class _Training:
         self._X = np.asarray(stopping.X) if isinstance(stopping.X, list) else stopping.X
         self._objective = _found(r"^objective=(.*)$", text)
         adapter.refuse_ranking(self._objective)
+        if not self._objective:  # one of the user's own
+            adapter.refuse_margins(stopping.metric, "LightGBM", "binary")
         _refuse_columns(booster, self._X)
         # LightGBM counts its threads for the whole process: with more of them than the
         # training has, the next iteration of linear trees would crash.

@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.extras import needed
 from ladderholdout.guard.open_ladder import HasLadder
-from ladderholdout.integrations.adapter import Predict, again_at_the_end
-from ladderholdout.integrations.stopping import LadderStopping, Link, Rule
+from ladderholdout.integrations.adapter import Link, Predict, again_at_the_end
+from ladderholdout.integrations.stopping import LadderStopping, Rule
 from ladderholdout.integrations.torch import TorchStopping, one_tensor
 
 with needed("Early stopping of Lightning"):
@@ -45,8 +45,10 @@ def ladder_stopping(
     classes : array-like, optional
         The holdout's classes in the order of the module's outputs; they have to be stated where
         they are not the numbers 0 to k - 1.
-    link
-        As for `LadderStopping.answer`.
+    link : callable, optional
+        From logits, as a NumPy array, to probabilities: `scipy.special.expit` for one output,
+        ``functools.partial(scipy.special.softmax, axis=1)`` for one output per class. No library
+        knows which of the two a network returns.
 
     Returns
     -------

@@ -56,7 +56,8 @@ def as_the_model_sees(X: Any) -> Any:
                 "regressor",
                 "fitted on the target itself",
                 "fitted inside a TransformedTargetRegressor",
-                "Transform y before, and give link= the inverse of it.",
+                "Transform y before, and submit the predictions of each round transformed back: "
+                "LadderStopping(holdout).update(predictions).",
             )
         if frame.place == thirdparty.PIPELINE.place:
             steps = frame.earlier_steps + steps

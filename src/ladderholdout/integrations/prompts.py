@@ -17,7 +17,7 @@ from ladderholdout.arguments import function, whole
 from ladderholdout.errors import InvalidArgument, LadderHoldoutError, OverlapError
 from ladderholdout.extras import needed
 from ladderholdout.guard import commands
-from ladderholdout.guard.batches import Batch, Finalist, winner_of
+from ladderholdout.guard.batches import Batch, Finalist, held_by, winner_of
 from ladderholdout.guard.open_ladder import Predictions, ladder_of
 from ladderholdout.identity.copies import copy_of
 
@@ -113,7 +113,7 @@ class _Guarded:
             for index, predictions in chosen:
                 noted = {"search": self._search, "prompts": candidates[index][2]}
                 batch.add(predictions, noted)
-        incumbent, held = batch.held()
+        incumbent, held = held_by(ladder, batch.releases)
         self.finalists_ = tuple(
             Finalist(candidates[index][3], candidates[index][0], release, is_incumbent)
             for (index, _), release, is_incumbent in zip(chosen, batch.releases, held, strict=True)

@@ -72,7 +72,7 @@ def select(holdout: OpenLadder, cv_results: Mapping[str, Any] | None) -> int:
         "there are some, else the first.",
         NoImprovementWarning,
     )
-    name = next(iter(holdout.by_metric), None)
+    name = next(iter(holdout.by_metric), holdout.metric.name)
     inner = _inner_means(cv_results, columns[:-1], name)
     return min(submitted) if inner is None else int(np.nanargmax(inner))
 
@@ -226,13 +226,10 @@ def _columns(cv_results: Mapping[str, Any]) -> list[list[str]]:
 
 
 def _inner_means(
-    cv_results: Mapping[str, Any], folds: list[list[str]], metric: str | None
+    cv_results: Mapping[str, Any], folds: list[list[str]], metric: str
 ) -> NDArray[np.float64] | None:
-    """Return each candidate's mean over the inner folds, if there are some.
-
-    By the named metric; without a name if there is only one.
-    """
-    if metric is not None:
+    """Return each candidate's mean over the inner folds, of several by this metric."""
+    if folds and len(folds[0]) > 1:
         of_metric = re.compile(rf"split\d+_test_{re.escape(metric)}")
         folds = [list(filter(of_metric.fullmatch, fold)) for fold in folds]
     if not folds or len(folds[0]) != 1:

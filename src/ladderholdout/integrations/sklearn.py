@@ -19,29 +19,11 @@ from sklearn.model_selection import check_cv
 from sklearn.utils import indexable
 from sklearn.utils.metadata_routing import MetadataRequest, get_routing_for_object
 
-from ladderholdout import thirdparty
+from ladderholdout import errors, thirdparty
 from ladderholdout.arguments import as_given, flag
-from ladderholdout.errors import (
-    HoldoutConflict,
-    InvalidArgument,
-    LadderHoldoutError,
-    NotConsultedWarning,
-    RoutingDisabled,
-    SearchStopped,
-    warn,
-)
 from ladderholdout.feedback import feedback_of, feedback_of_improvement
+from ladderholdout.guard import open_ladder
 from ladderholdout.guard.context import describe_estimator, describe_parameters
-from ladderholdout.guard.open_ladder import (
-    HasLadder,
-    OpenLadder,
-    Origin,
-    Place,
-    Predictions,
-    ladder_of,
-    margin_of,
-    of_one_metric,
-)
 from ladderholdout.guard.recognition import look_for_groups
 from ladderholdout.guard.settings import LARGEST_NUMBER, count_rows
 from ladderholdout.guard.views import Release
@@ -59,7 +41,7 @@ from ladderholdout.metrics.responses import is_model
 from ladderholdout.thirdparty import Frame
 
 _SAMPLE = 64
-_warned: set[Place] = set()
+_warned: set[open_ladder.Place] = set()
 
 
 class GuardedSplit:
@@ -85,11 +67,13 @@ class GuardedSplit:
     [0 1 2 3] []
     """
 
-    def __init__(self, holdout: HasLadder, inner: Any = 0, *, guarded: bool = True) -> None:
+    def __init__(
+        self, holdout: open_ladder.HasLadder, inner: Any = 0, *, guarded: bool = True
+    ) -> None:
         whole = isinstance(inner, int | np.integer) and not isinstance(inner, bool)
         alone = flag("guarded", guarded) and whole and inner == 0
         self._inner: Any = None if alone else checked_folds(inner)
-        self._holdout, self._guarded = ladder_of(holdout, several=True), guarded
+        self._holdout, self._guarded = open_ladder.ladder_of(holdout, several=True), guarded
         rounds.mark_consulted(self._holdout.facts.place)
 
     @property
@@ -154,7 +138,7 @@ class GuardedSplit:
             steps = pipelines.steps_before(consumer, X, y)
             _check_consumer(self._holdout, consumer, alone=self._inner is None)
             return steps
-        except InvalidArgument as error:
+        except errors.InvalidArgument as error:
             raise _stopped(error) from error
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
@@ -165,10 +149,10 @@ class GuardedSplit:
         if early:
             try:
                 check_choices("search", getattr(caller.owner, "param_distributions", None))
-            except InvalidArgument as error:
+            except errors.InvalidArgument as error:
                 raise _stopped(error) from error
         if early and self._steps(caller):
-            raise SearchStopped(
+            raise errors.SearchStopped(
                 "The guard cannot answer, so the search stops. An OptunaSearchCV must not be a "
                 "step of a pipeline where it asks the holdout. Put the pipeline inside it: "
                 "OptunaSearchCV(make_pipeline(...), ...)."
@@ -195,9 +179,9 @@ class GuardedSplit:
         if self._guarded:
             try:
                 pipelines.refuse_without_scorer(thirdparty.caller())
-            except InvalidArgument as error:
+            except errors.InvalidArgument as error:
                 raise _stopped(error) from error
-            raise InvalidArgument(
+            raise errors.InvalidArgument(
                 "cv",
                 "without the guarded fold in a Halving search",
                 "a split that ends on it",
@@ -227,12 +211,12 @@ class GuardedSplit:
         return f"{self._holdout!r}.split(inner={inner!r}, guarded={self._guarded})"
 
 
-def _stopped(error: InvalidArgument) -> SearchStopped:
+def _stopped(error: errors.InvalidArgument) -> errors.SearchStopped:
     """Return a refusal that a search around this one does not take for a failed fit."""
-    return SearchStopped(f"The guard cannot answer, so the search stops. {error}")
+    return errors.SearchStopped(f"The guard cannot answer, so the search stops. {error}")
 
 
-def _refuse_processes(holdout: OpenLadder, consumer: Frame) -> None:
+def _refuse_processes(holdout: open_ladder.OpenLadder, consumer: Frame) -> None:
     """Refuse a search that would score in other processes, which cannot see a memory ledger."""
     if not is_memory(holdout.ledger):
         return
@@ -240,7 +224,7 @@ def _refuse_processes(holdout: OpenLadder, consumer: Frame) -> None:
     backend, active = get_active_backend()
     workers = effective_n_jobs(active if n_jobs is None else n_jobs)
     if workers > 1 and not getattr(backend, "uses_threads", False):
-        raise InvalidArgument(
+        raise errors.InvalidArgument(
             "n_jobs",
             "1 (or threads) where the ledger is in memory, which no other process sees",
             workers,
@@ -266,7 +250,7 @@ def checked_folds(inner: Any) -> Any:
             pairs = list(inner)  # a generator would serve one search alone
             if pairs and all(map(_is_pair, pairs)):
                 return pairs
-    raise InvalidArgument(
+    raise errors.InvalidArgument(
         "inner",
         "at least 2 folds, a splitter or a list of (train, test) indices, or 0 for the guarded "
         "fold alone",
@@ -280,7 +264,7 @@ def _is_pair(fold: Any) -> bool:
     return len(arrays) == 2 and all(rows.ndim == 1 and rows.dtype.kind in "iub" for rows in arrays)
 
 
-def _check_consumer(holdout: OpenLadder, consumer: Frame, *, alone: bool) -> None:
+def _check_consumer(holdout: open_ladder.OpenLadder, consumer: Frame, *, alone: bool) -> None:
     """Refuse a search that would not ask the guard, or not go by its answer."""
     if consumer.library == "dask_ml":
         raise _refused_to_dask()
@@ -289,7 +273,7 @@ def _check_consumer(holdout: OpenLadder, consumer: Frame, *, alone: bool) -> Non
         return  # folds taken by hand, or by a search of another library
     scoring, refit = wishes
     if not _asks_for(scoring, holdout):
-        raise InvalidArgument(
+        raise errors.InvalidArgument(
             "scoring",
             "this holdout, alone or among others, where cv=holdout.split()",
             "another scorer, or none",
@@ -297,7 +281,7 @@ def _check_consumer(holdout: OpenLadder, consumer: Frame, *, alone: bool) -> Non
             "scoring=holdout.",
         )
     if not alone and (refit is True or isinstance(refit, str)):
-        raise InvalidArgument(
+        raise errors.InvalidArgument(
             "refit",
             "holdout.select or False where inner folds come before the guarded one",
             repr(refit),
@@ -307,8 +291,8 @@ def _check_consumer(holdout: OpenLadder, consumer: Frame, *, alone: bool) -> Non
         )
 
 
-def _refused_to_dask() -> InvalidArgument:
-    return InvalidArgument(
+def _refused_to_dask() -> errors.InvalidArgument:
+    return errors.InvalidArgument(
         "cv",
         "without the guarded fold in a search of dask-ml",
         "holdout.split()",
@@ -318,9 +302,9 @@ def _refused_to_dask() -> InvalidArgument:
     )
 
 
-def _asks_for(scoring: Any, holdout: OpenLadder) -> bool:
+def _asks_for(scoring: Any, holdout: open_ladder.OpenLadder) -> bool:
     """Return whether a search may ask the holdout; functions of the user's own may."""
-    if isinstance(scoring, HasLadder):
+    if isinstance(scoring, open_ladder.HasLadder):
         return scoring.__ladder__.facts.place == holdout.facts.place
     if isinstance(scoring, Mapping):
         return any(_asks_for(scorer, holdout) for scorer in scoring.values())
@@ -331,7 +315,7 @@ def _asks_for(scoring: Any, holdout: OpenLadder) -> bool:
 
 
 def score(
-    holdout: OpenLadder, estimator: Any, X: Any, y: Any, sample_weight: Any = None
+    holdout: open_ladder.OpenLadder, estimator: Any, X: Any, y: Any, sample_weight: Any = None
 ) -> float | dict[str, float]:
     """Score an estimator by the scorer rule; see `LadderHoldout.__call__`."""
     with Loud():
@@ -355,21 +339,23 @@ def score(
             if y is not None and not holdout.rows().have_labels(hashes, y):
                 raise _other_labels()
             return _guarded(holdout, estimator, rounds.current())
-    except SearchStopped:
+    except errors.SearchStopped:
         raise
     except Exception as error:
         # Whatever it is, a search must not take it for a model that failed to score.
         reason = str(error)
-        if not isinstance(error, LadderHoldoutError):
+        if not isinstance(error, errors.LadderHoldoutError):
             kind = type(error).__name__
             reason = f"The estimator failed on the holdout's rows ({kind}); see above."
-        raise SearchStopped(f"The guard cannot answer, so the search stops. {reason}") from error
+        raise errors.SearchStopped(
+            f"The guard cannot answer, so the search stops. {reason}"
+        ) from error
     _remind(holdout)
     return plain_score(holdout, estimator, X, y, sample_weight)
 
 
 def plain_score(
-    holdout: OpenLadder, estimator: Any, X: Any, y: Any, sample_weight: Any = None
+    holdout: open_ladder.OpenLadder, estimator: Any, X: Any, y: Any, sample_weight: Any = None
 ) -> float | dict[str, float]:
     """Score an estimator on rows of one's own; by each of several metrics."""
     if not holdout.by_metric:
@@ -391,10 +377,10 @@ class ByMetric(dict[str, float]):
 
     def __missing__(self, key: Any) -> float:
         holdout = getattr(key, "__self__", None)
-        if isinstance(holdout, HasLadder) and holdout.__ladder__.metric.name in self:
+        if isinstance(holdout, open_ladder.HasLadder) and holdout.__ladder__.metric.name in self:
             return self[holdout.__ladder__.metric.name]
         name = next(iter(self))
-        raise InvalidArgument(
+        raise errors.InvalidArgument(
             "refit",
             f"holdout.select or one of {', '.join(map(repr, self))}, where search.score is called",
             as_given(key),
@@ -402,11 +388,11 @@ class ByMetric(dict[str, float]):
         )
 
 
-def _check_scoring(holdout: OpenLadder, estimator: Any) -> None:
+def _check_scoring(holdout: open_ladder.OpenLadder, estimator: Any) -> None:
     """Refuse what a holdout cannot score, whatever the rows are."""
     if not is_model(estimator):
         # Predictions, as tools hand them to a function of a metric.
-        raise InvalidArgument(
+        raise errors.InvalidArgument(
             "estimator",
             "a fitted model, to be scored on rows with their targets",
             as_given(estimator),
@@ -416,7 +402,7 @@ def _check_scoring(holdout: OpenLadder, estimator: Any) -> None:
         )
     if thirdparty.is_in_fit(estimator):
         # Its binned rows pass for rows of a holdout of small whole numbers, and are none.
-        raise InvalidArgument(
+        raise errors.InvalidArgument(
             "scoring",
             "left to scikit-learn for its own early stopping",
             "this holdout, while the estimator is being fitted",
@@ -425,7 +411,7 @@ def _check_scoring(holdout: OpenLadder, estimator: Any) -> None:
         )
     if holdout.by_metric and thirdparty.call_of_scorers() is not None:
         # One of several scorers returns one number.
-        raise InvalidArgument(
+        raise errors.InvalidArgument(
             "scoring",
             "a holdout of several metrics itself, where the caller takes several",
             "one among several scorers, or asked for one number",
@@ -434,9 +420,9 @@ def _check_scoring(holdout: OpenLadder, estimator: Any) -> None:
         )
 
 
-def _rows_changed() -> InvalidArgument:
+def _rows_changed() -> errors.InvalidArgument:
     """Return the refusal of a candidate after which the next would be fitted on other rows."""
-    return InvalidArgument(
+    return errors.InvalidArgument(
         "estimator",
         "one whose steps leave the DataFrame that they are fitted on as it is",
         "one that wrote into X, so that the next candidate would be fitted on other rows",
@@ -446,7 +432,10 @@ def _rows_changed() -> InvalidArgument:
 
 
 def _guarded(
-    holdout: OpenLadder, estimator: Any, current: Round | None, steps: tuple[Any, ...] = ()
+    holdout: open_ladder.OpenLadder,
+    estimator: Any,
+    current: Round | None,
+    steps: tuple[Any, ...] = (),
 ) -> float | dict[str, float]:
     """Submit what an estimator predicts on the holdout, and return the feedback to the search."""
     described, asking = _description(estimator, current)
@@ -457,7 +446,7 @@ def _guarded(
     search = None if current is None else current.search
     batch = None if current is None or asking else current.batch
     place = None if batch is None or current is None else current.place
-    origin = Origin(batch=batch, search=search, place=place, context=described)
+    origin = open_ladder.Origin(batch=batch, search=search, place=place, context=described)
     # Between a search and the rows that it was given is no trial.
     trial = None if current is not None and current.own_rows else rounds.trial()
     if trial is None:
@@ -465,20 +454,20 @@ def _guarded(
     else:
         from ladderholdout.integrations.optuna.trials import submit_fitted
 
-        release = submit_fitted(of_one_metric(holdout), estimator, trial, origin)
+        release = submit_fitted(open_ladder.of_one_metric(holdout), estimator, trial, origin)
     if not holdout.by_metric:
         return _fed_back(holdout, release)
     ladders = holdout.by_metric.items()
     return ByMetric((name, _fed_back(ladder, release[name])) for name, ladder in ladders)
 
 
-def _fed_back(holdout: OpenLadder, release: Release) -> float:
+def _fed_back(holdout: open_ladder.OpenLadder, release: Release) -> float:
     """Return the feedback to a search on the answer of one ladder."""
     if release.score is None:
         return feedback_of_improvement(holdout.feedback, release.improvements, release.has_held)
     if holdout.facts.rules.mechanism.discloses:
         return release.score
-    margin = margin_of(holdout, release.score)
+    margin = open_ladder.margin_of(holdout, release.score)
     # A search that is run again finds the incumbent by it.
     held = release.improved or release.is_incumbent
     return feedback_of(holdout.feedback, release.score, held, margin)
@@ -536,8 +525,8 @@ _here = threading.local()
 
 
 def _predictions(
-    holdout: OpenLadder, estimator: Any, current: Round | None, steps: tuple[Any, ...]
-) -> Predictions:
+    holdout: open_ladder.OpenLadder, estimator: Any, current: Round | None, steps: tuple[Any, ...]
+) -> open_ladder.Predictions:
     """Predict once for all ladders of a holdout that one call of several scorers asks."""
     known = _answers(None if current is None else current.call)
     if known is None or holdout.by_metric:
@@ -546,7 +535,7 @@ def _predictions(
     asked = holdout.facts.place, holdout.rows().view, metric.response, metric.is_classification
     if asked not in known:
         known[asked] = holdout.predict(estimator, steps)
-    predictions: Predictions = known[asked]
+    predictions: open_ladder.Predictions = known[asked]
     return predictions
 
 
@@ -570,15 +559,15 @@ def asks(estimator: Any) -> bool:
 
 def _is_asking(part: Any) -> bool:
     plain = part is None or isinstance(part, str | int | float)  # most are, and it is slow to ask
-    return not plain and isinstance(part, HasLadder | GuardedSplit)
+    return not plain and isinstance(part, open_ladder.HasLadder | GuardedSplit)
 
 
-def _other_labels() -> InvalidArgument:
+def _other_labels() -> errors.InvalidArgument:
     """Return the refusal of labels that are not the holdout's: the answer would be about others.
 
     Whether all of them are the same, registering the rows with them would show as well.
     """
-    return InvalidArgument(
+    return errors.InvalidArgument(
         "y",
         "the holdout's labels, in the order of X, where X are the holdout's rows",
         "others",
@@ -587,7 +576,7 @@ def _other_labels() -> InvalidArgument:
     )
 
 
-def _hashes_if_holdout(holdout: OpenLadder, X: Any) -> NDArray[np.uint64] | None:
+def _hashes_if_holdout(holdout: open_ladder.OpenLadder, X: Any) -> NDArray[np.uint64] | None:
     """Return the hashes of these rows if they are the holdout's; refuse a part of them.
 
     All rows of an earlier block are refused as well, for their score is none of the holdout's any
@@ -608,12 +597,12 @@ def _hashes_if_holdout(holdout: OpenLadder, X: Any) -> NDArray[np.uint64] | None
         if not any(matching.overlap(of_sample, block) for block in (known, *of_size, *later)):
             return None
         hashes = hashing.row_hashes(X)
-    except InvalidArgument:
+    except errors.InvalidArgument:
         return None  # rows of another kind than any holdout's
     if rows == len(known) and np.array_equal(np.sort(hashes), known):
         return hashes
     if any(np.array_equal(np.sort(hashes), block) for block in of_size):
-        raise HoldoutConflict(
+        raise errors.HoldoutConflict(
             f"These are rows that {holdout.facts.name!r} had before fresh ones took their place: "
             "their score is no score of the holdout any more. Give the rows of now, or the empty "
             "fold of holdout.split()."
@@ -623,14 +612,14 @@ def _hashes_if_holdout(holdout: OpenLadder, X: Any) -> NDArray[np.uint64] | None
     for block in later:
         if _are_most(hashes, block):
             name, _ = parted_name(holdout.facts.name)
-            raise HoldoutConflict(
+            raise errors.HoldoutConflict(
                 f"These are rows of {name!r} that took the place of those which this object was "
                 "made with: a plain score of them would show more than the guard does. Open it "
                 f"anew, LadderHoldout.open({name!r}), and submit the model."
             )
     if _are_most(hashes, known):
         inside = matching.overlap(hashes, known)
-        raise InvalidArgument(
+        raise errors.InvalidArgument(
             "X",
             "rows of your own, or all of the holdout's",
             f"{rows} rows of which {inside} are the holdout's",
@@ -646,16 +635,16 @@ def _are_most(hashes: NDArray[np.uint64], known: NDArray[np.uint64]) -> bool:
     return 2 * inside >= len(hashes) or 2 * seen >= len(known)
 
 
-def _remind(holdout: OpenLadder) -> None:
+def _remind(holdout: open_ladder.OpenLadder) -> None:
     place = holdout.facts.place
     if rounds.is_consulted(holdout) or place in _warned:
         return
     _warned.add(place)
-    warn(
+    errors.warn(
         "This scores plain rows; the holdout is not being consulted. Give the search "
         "cv=holdout.split() to ask it about every candidate, or ask by hand: "
         "holdout.submit(estimator).",
-        NotConsultedWarning,
+        errors.NotConsultedWarning,
     )
 
 
@@ -704,7 +693,7 @@ def plain_scorer(metric: Metric) -> Any:
 def check_routing_enabled() -> None:
     """Refuse a request of metadata where scikit-learn routes none, as its own scorers do."""
     if not get_config()["enable_metadata_routing"]:
-        raise RoutingDisabled(
+        raise errors.RoutingDisabled(
             "This method is only available when metadata routing is enabled. You can enable it "
             "using sklearn.set_config(enable_metadata_routing=True). Without it, weights that a "
             "search is given reach plain scores by themselves."

@@ -11,7 +11,7 @@ from ladderholdout.arguments import function
 from ladderholdout.extras import needed
 from ladderholdout.guard.open_ladder import HasLadder
 from ladderholdout.integrations.adapter import BestRound, Predict, again_at_the_end
-from ladderholdout.integrations.stopping import LadderStopping, Link, Rule, check_classes
+from ladderholdout.integrations.stopping import LadderStopping, Rule, check_classes
 from ladderholdout.integrations.torch import array_of, best_state, untouched
 from ladderholdout.metrics.responses import known_classes
 from ladderholdout.thirdparty import modules_of
@@ -28,7 +28,6 @@ def ladder_stopping(
     *,
     predict: Predict | None = None,
     classes: ArrayLike | None = None,
-    link: Link | None = None,
     **rule: Unpack[Rule],
 ) -> LadderStoppingCallback:
     """Return a callback for ``NeuralNet(..., callbacks=[...])``.
@@ -45,8 +44,6 @@ def ladder_stopping(
     classes : array-like, optional
         The holdout's classes in the order of the net's outputs. By default those that the net
         itself learns; they have to be stated where these are others, such as numbers for texts.
-    link
-        As for `LadderStopping.answer`, for what `predict` returns.
 
     Returns
     -------
@@ -75,9 +72,7 @@ def ladder_stopping(
     >>> holdout.submit(net).is_incumbent  # the model kept is the incumbent
     True
     """
-    callback = LadderStoppingCallback(
-        holdout, patience, predict=predict, classes=classes, link=link, **rule
-    )
+    callback = LadderStoppingCallback(holdout, patience, predict=predict, classes=classes, **rule)
     return callback.initialize()
 
 
@@ -90,7 +85,7 @@ class LadderStoppingCallback(Callback):
 
     Parameters
     ----------
-    holdout, patience, min_rounds, context, predict, classes, link
+    holdout, patience, min_rounds, context, predict, classes
         As for `ladder_stopping`.
     """
 
@@ -102,7 +97,6 @@ class LadderStoppingCallback(Callback):
         context: Mapping[str, Any] | None = None,
         predict: Predict | None = None,
         classes: ArrayLike | None = None,
-        link: Link | None = None,
     ) -> None:
         # As scikit-learn's clone wants it: the arguments under their names, and nothing else.
         self.holdout = holdout
@@ -111,7 +105,6 @@ class LadderStoppingCallback(Callback):
         self.context = context
         self.predict = predict
         self.classes = classes
-        self.link = link
 
     @property
     def stopping(self) -> LadderStopping:
@@ -122,9 +115,8 @@ class LadderStoppingCallback(Callback):
 
     def initialize(self) -> Self:
         """Make the rule from the settings as they are now."""
-        for argument in ("predict", "link"):
-            if getattr(self, argument) is not None:
-                function(argument, getattr(self, argument))
+        if self.predict is not None:
+            function("predict", self.predict)
         self.stopping_ = LadderStopping(
             self.holdout, self.patience, min_rounds=self.min_rounds, context=self.context
         )
@@ -163,7 +155,7 @@ class LadderStoppingCallback(Callback):
             return self.stopping.evaluate(net)
         X = self.stopping.X
         output = net.predict_proba(X) if self.predict is None else array_of(self.predict(net, X))
-        answer = self.stopping.answer(output, classes=self.classes, link=self.link)
+        answer = self.stopping.answer(output, classes=self.classes)
         return self.stopping.update(answer)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -25,7 +25,6 @@ from ladderholdout.integrations.rounds import Loud
 from ladderholdout.metrics import Metric
 from ladderholdout.metrics import arrays as forms
 
-Link: TypeAlias = Callable[[Any], Any]
 # Models in single precision miss the ends of [0, 1] by their rounding.
 _ROUNDING = 1e-6
 
@@ -35,7 +34,6 @@ def _as_asked(
     classes: NDArray[Any] | None,
     output: Any,
     known: ArrayLike | None = None,
-    link: Link | None = None,
 ) -> NDArray[Any]:
     """Turn a model's output into predictions as a metric asks for them.
 
@@ -46,7 +44,7 @@ def _as_asked(
     >>> print(_as_asked(get_metric("accuracy"), classes, [0.2, 0.9], known=["yes", "no"]))
     ['yes' 'no']
     """
-    table = forms.readable(output if link is None else link(output), "predictions")
+    table = forms.readable(output, "predictions")
     if not metric.is_classification or classes is None:
         return table
     if metric.response != "scores":
@@ -153,11 +151,11 @@ def _refuse_margins(table: NDArray[Any]) -> None:
     # nan is refused where probabilities are made canonical, and where labels are made of them.
     if forms.is_text(table) or (table < -_ROUNDING).any() or (table > 1 + _ROUNDING).any():
         raise InvalidArgument(
-            "link",
-            "a function from raw margins to probabilities",
-            "missing, or not one",
-            "This model yields margins: give link=scipy.special.expit for two classes, or a "
-            "softmax over the columns for more.",
+            "predictions",
+            "probabilities",
+            "outside [0, 1]: raw margins, or logits",
+            "scipy.special.expit makes probabilities of them for two classes, a softmax over the "
+            "columns for more. For a network, give it as link=.",
         )
 
 
@@ -444,22 +442,18 @@ class LadderStopping:
             predictions = self.metric.respond(estimator, fit.X, fit.classes)
         return self.update(predictions)
 
-    def answer(
-        self, output: Any, *, classes: ArrayLike | None = None, link: Link | None = None
-    ) -> NDArray[Any]:
+    def answer(self, output: Any, *, classes: ArrayLike | None = None) -> NDArray[Any]:
         """Turn a model's output on `X` into the predictions that `update` takes.
 
         Parameters
         ----------
         output : array-like, shape (n,), (n, 1) or (n, C)
-            Values, or probabilities: one column a class, or of the second class alone.
+            Values, or probabilities: one column a class, or of the second class alone. Turn raw
+            margins or logits into probabilities first: `scipy.special.expit` for one column,
+            ``scipy.special.softmax(output, axis=1)`` for more.
         classes : array-like of shape (C,), optional
             The model's classes in the order of its columns; by default the holdout's, sorted.
             State them where the training rows hold other classes than the holdout.
-        link : callable, optional
-            From raw margins or logits, as a NumPy array, to such an output, where the model
-            or an objective of your own yields them: `scipy.special.expit` for one column,
-            ``functools.partial(scipy.special.softmax, axis=1)`` for more.
 
         Returns
         -------
@@ -480,7 +474,7 @@ class LadderStopping:
         """
         with Loud():
             fit = self._fit
-            return _as_asked(self.metric, fit.classes, forms.by_index(output, fit.X), classes, link)
+            return _as_asked(self.metric, fit.classes, forms.by_index(output, fit.X), classes)
 
     # -- what is known of the fit ---------------------------------------------------------
 

@@ -14,8 +14,8 @@ from ladderholdout.arguments import function, whole
 from ladderholdout.errors import InvalidArgument, InvalidSubmission
 from ladderholdout.extras import needed
 from ladderholdout.guard.open_ladder import HasLadder
-from ladderholdout.integrations.adapter import Adapter, BestRound, Predict
-from ladderholdout.integrations.stopping import LadderStopping, Link, Rule
+from ladderholdout.integrations.adapter import Adapter, BestRound, Link, Predict
+from ladderholdout.integrations.stopping import LadderStopping, Rule
 
 with needed("Early stopping of PyTorch"):
     import torch
@@ -47,8 +47,10 @@ def ladder_stopping(
     classes : array-like, optional
         The holdout's classes in the order of the module's outputs; they have to be stated where
         they are not the numbers 0 to k - 1.
-    link
-        As for `LadderStopping.answer`.
+    link : callable, optional
+        From logits, as a NumPy array, to probabilities: `scipy.special.expit` for one output,
+        ``functools.partial(scipy.special.softmax, axis=1)`` for one output per class. No library
+        knows which of the two a network returns.
 
     Returns
     -------

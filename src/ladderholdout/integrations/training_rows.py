@@ -21,7 +21,7 @@ from ladderholdout.guard.containment import without_frames
 from ladderholdout.guard.open_ladder import OpenLadder
 from ladderholdout.guard.recognition import judge_overlap
 from ladderholdout.guard.rows import names_of
-from ladderholdout.identity import hashing, matching
+from ladderholdout.identity import hashing, labels, matching
 from ladderholdout.metrics.arrays import codes_of, is_text, label_vector
 
 _CHOOSES = ("sklearn.compose", "ColumnTransformer")
@@ -48,7 +48,7 @@ def check_fit(holdout: OpenLadder, model: Any, X: Any, y: Any) -> None:
     ladders = list(holdout.by_metric.values()) or [holdout]
     if y is not None and any(ladder.metric.is_classification for ladder in ladders):
         _check_labels(parts, y, holdout.facts.classes)
-    elif y is not None and recognition.KINDS.get(np.asarray(y).dtype.kind) == "texts":
+    elif y is not None and labels.kind_named(np.asarray(y).dtype) in ("texts", "bytes"):
         raise InvalidArgument(
             "y", "numbers, as the holdout's are", "text", "Convert them before the search."
         )

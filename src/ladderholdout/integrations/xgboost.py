@@ -15,7 +15,7 @@ from ladderholdout.extras import needed
 from ladderholdout.guard.open_ladder import HasLadder
 from ladderholdout.integrations import adapter
 from ladderholdout.integrations.rounds import Loud
-from ladderholdout.integrations.stopping import LadderStopping, Link, Rule
+from ladderholdout.integrations.stopping import LadderStopping, Rule
 from ladderholdout.thirdparty import BOOSTER, BOOSTER_OF, called_from, local_of
 
 with needed("Early stopping of XGBoost"):
@@ -27,7 +27,6 @@ def ladder_stopping(
     patience: int = 10,
     *,
     classes: ArrayLike | None = None,
-    link: Link | None = None,
     dmatrix: Mapping[str, Any] | None = None,
     **rule: Unpack[Rule],
 ) -> Callback:
@@ -51,8 +50,6 @@ def ladder_stopping(
     classes : array-like, optional
         The holdout's classes in the order of the numbers 0 to k - 1 that XGBoost learns; they
         have to be stated where they are not these numbers.
-    link
-        As for `LadderStopping.answer`.
 
     Returns
     -------
@@ -71,7 +68,7 @@ def ladder_stopping(
     True
     """
     stopping = LadderStopping(holdout, patience, **rule)
-    return Callback(stopping, classes, link, dmatrix)
+    return Callback(stopping, classes, dmatrix)
 
 
 class Callback(adapter.Adapter, xgb.callback.TrainingCallback):
@@ -81,10 +78,9 @@ class Callback(adapter.Adapter, xgb.callback.TrainingCallback):
         self,
         stopping: LadderStopping,
         classes: ArrayLike | None,
-        link: Link | None,
         dmatrix: Mapping[str, Any] | None,
     ) -> None:
-        super().__init__(stopping, classes, link)
+        super().__init__(stopping, classes)
         self._dmatrix = {"enable_categorical": True, **(dmatrix or {})}
 
     def before_training(self, model: Any) -> Any:
@@ -93,13 +89,12 @@ class Callback(adapter.Adapter, xgb.callback.TrainingCallback):
             adapter.refuse_folds(model, xgb.Booster, "xgboost")
             self._check_classes()
             self.stopping.start(library="xgboost")
-            margins = self._link is not None
             others = [
                 callback
                 for callback in _running_callbacks()
                 if callback is not self and type(callback) not in _REPORTERS
             ]
-            training = _Training(self.stopping, model, self._dmatrix, margins, others)
+            training = _Training(self.stopping, model, self._dmatrix, others)
             self._here.training = training
         return model
 
@@ -133,14 +128,17 @@ class _Training:
         stopping: LadderStopping,
         model: xgb.Booster,
         dmatrix: Mapping[str, Any],
-        margins: bool,
         others: Sequence[Any],
     ) -> None:
         learner = json.loads(model.save_config())["learner"]
         objective, trees = learner["objective"]["name"], learner["gradient_booster"]
         booster, dropout = trees["name"], trees.get("dart_train_param", {})
         adapter.refuse_ranking(objective)
-        self._codes = objective == "multi:softmax" and not margins
+        # Under the name of an objective of regression their margins are what train() predicts.
+        own = callable(local_of(BOOSTER, "obj")) and not objective.startswith(("binary:", "multi:"))
+        if own or objective == "binary:logitraw":
+            adapter.refuse_margins(stopping.metric, "XGBoost", "binary:logistic")
+        self._codes = objective == "multi:softmax"
         self._width = int(learner["learner_model_param"]["num_class"])
         # Dropout weighs earlier trees anew. XGBoost 3.4 has it in gbtree, and turns dart into that.
         drops = any(float(dropout.get(name, 0)) for name in ("rate_drop", "one_drop"))
@@ -148,7 +146,7 @@ class _Training:
         # For dart the estimators predict otherwise, with other last digits.
         plain = not dmatrix.keys() - {"enable_categorical", "missing"}
         self._inplace = booster == "dart" and plain and called_from(BOOSTER_OF.module)
-        self._margins, self._before = margins, model.num_boosted_rounds()
+        self._before = model.num_boosted_rounds()
         self._stopping, self._X = stopping, stopping.X
         # One for all rounds: XGBoost remembers what it has predicted on it.
         self._rows, self._missing = _rows_like(local_of(BOOSTER, "dtrain"), self._X, dmatrix)
@@ -167,10 +165,9 @@ class _Training:
     def output(self, model: xgb.Booster) -> NDArray[Any]:
         """Return what the model puts out now."""
         if self._inplace:
-            kind = "margin" if self._margins else "value"
-            output = model.inplace_predict(self._X, predict_type=kind, missing=self._missing)
+            output = model.inplace_predict(self._X, missing=self._missing)
         else:
-            output = model.predict(self._rows, output_margin=self._margins)
+            output = model.predict(self._rows)
         return np.eye(self._width)[output.astype(int)] if self._codes else np.asarray(output)
 
     def kept(self, model: xgb.Booster, again: bool) -> xgb.Booster:

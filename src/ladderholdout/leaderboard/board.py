@@ -731,8 +731,9 @@ class Leaderboard:
 
     def _parts(self) -> tuple[Standings, tuple[Finals, ...], list[str]]:
         rounds = self.rounds()
-        closed = [] if rounds is None else rounds_of.lines_of(rounds, self.metric)
-        return self.standings(), self.finals_held(), closed
+        closed = () if rounds is None else rounds.closed
+        lines = [rounds_of.round_line(record, self.metric) for record in closed]
+        return self.standings(), self.finals_held(), lines
 
     def _shown(self, record: FinalsHeld) -> Finals:
         owners = self._home.read(lambda tx, home: owners_of(tx, home, record))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from html import escape
 
 from ladderholdout.errors import printable
 from ladderholdout.leaderboard.finals import Finals
-from ladderholdout.leaderboard.standings import Standings
+from ladderholdout.leaderboard.standings import Standings, html_table
 from ladderholdout.pictures import STYLE
 
 _STYLE = """
@@ -78,7 +78,7 @@ def parts_of(
         parts += [
             f"<h{level}>Finals {held.number}</h{level}>",
             held.picture().svg(680, f"{name}finals-{held.number}"),
-            _table(f"Finals {held.number}", held.lines()),
+            html_table(f"Finals {held.number}", held.lines()),
             f"<p>{escape(printable(held.summary()))}</p>",
             "<ul>",
             *(f"<li>{escape(printable(text))}</li>" for text in held.assumptions),
@@ -87,28 +87,8 @@ def parts_of(
     parts.append(f"<h{level}>Standings</h{level}>")
     if standings.rows:
         parts.append(standings.picture().svg(680, f"{name}standings"))
-    parts += [_table("Standings", standings.lines()), f"<p>{escape(standings.summary())}</p>"]
+    parts += [html_table("Standings", standings.lines()), f"<p>{escape(standings.summary())}</p>"]
     if rounds:
         listed = "".join(f"<li>{escape(text)}</li>" for text in rounds)
         parts.append(f"<h{level}>Rounds</h{level}><ol>{listed}</ol>")
     return "".join(parts)
-
-
-def _table(caption: str, lines: Iterable[tuple[str, ...]]) -> str:
-    """Return a table whose first line is its head, and whose rows are named by their accounts."""
-    head, *rows = lines
-    cells = "".join(f'<th scope="col">{escape(text)}</th>' for text in head)
-    body = "".join(
-        "<tr>"
-        + "".join(
-            f'<th scope="row">{escape(text)}</th>' if place == 1 else f"<td>{escape(text)}</td>"
-            for place, text in enumerate(row)
-        )
-        + "</tr>"
-        for row in rows
-    )
-    return (
-        f'<div class="table" tabindex="0" role="region" aria-label="{escape(caption)}">'
-        f"<table><caption>{escape(caption)}</caption><thead><tr>{cells}</tr></thead>"
-        f"<tbody>{body}</tbody></table></div>"
-    )

@@ -112,11 +112,6 @@ def counted(count: int, what: str) -> str:
     return f"{count} {what}{'s' * (count != 1)}"
 
 
-def lines_of(rounds: Rounds, metric: Metric) -> list[str]:
-    """Return the closed rounds of a board in a line each, and which ones it answered again."""
-    return [round_line(record, metric) for record in rounds.closed]
-
-
 def checked_hours(rounds: bool | float) -> float | None:
     """Return after how many hours a round is due; None for none, or without rounds."""
     if isinstance(rounds, bool):

@@ -8,7 +8,7 @@ import math
 from abc import abstractmethod
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from html import escape
@@ -247,6 +247,26 @@ _DRAWN = 100
 """So many accounts are drawn."""
 
 
+def html_table(caption: str, lines: Iterable[tuple[str, ...]]) -> str:
+    """Return a table whose first line is its head, and whose rows are named by their accounts."""
+    head, *rows = lines
+    cells = "".join(f'<th scope="col">{escape(text)}</th>' for text in head)
+    body = "".join(
+        "<tr>"
+        + "".join(
+            f'<th scope="row">{escape(text)}</th>' if place == 1 else f"<td>{escape(text)}</td>"
+            for place, text in enumerate(row)
+        )
+        + "</tr>"
+        for row in rows
+    )
+    return (
+        f'<div class="table" tabindex="0" role="region" aria-label="{escape(caption)}">'
+        f"<table><caption>{escape(caption)}</caption><thead><tr>{cells}</tr></thead>"
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
 class _Ranked(Protocol):
     """A row of standings or of finals."""
 
@@ -342,11 +362,7 @@ class Ranking(Sequence[R]):
         return "\n".join([*rows, self.summary()])
 
     def _repr_html_(self) -> str:
-        head, *rows = self.lines()
-        cells = ["".join(f"<th>{escape(text)}</th>" for text in head)]
-        cells += ["".join(f"<td>{escape(text)}</td>" for text in row) for row in rows]
-        body = "".join(f"<tr>{row}</tr>" for row in cells)
-        return f"<table>{body}</table><p>{escape(self.summary())}</p>"
+        return f"{html_table(self.title, self.lines())}<p>{escape(self.summary())}</p>"
 
 
 @dataclass(frozen=True, slots=True)

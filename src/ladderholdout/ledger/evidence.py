@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ladderholdout.certificates.finals import FinalsEvidence, FinalsShown
-from ladderholdout.certificates.reserve_intervals import ReserveGrid
+from ladderholdout.certificates import finals, reserve_intervals
 from ladderholdout.ledger.events import FinalsHeld, Json, ReserveQueried, adapter
 
 
@@ -35,7 +34,7 @@ class ReserveEvidence:
         How many rows they clip to the stated range, and what share of the score these are.
     """
 
-    grid: ReserveGrid
+    grid: reserve_intervals.ReserveGrid
     risk: float | None = field(repr=False)
     low: float | None = field(default=None, repr=False)
     high: float | None = field(default=None, repr=False)
@@ -76,23 +75,23 @@ class ReserveEvidence:
         return fits and shown == (*self.shown(), self.price())
 
 
-def of_finals(evidence: FinalsEvidence) -> Json:
+def of_finals(evidence: finals.FinalsEvidence) -> Json:
     """Return what finals measured as plain numbers: their grids differ in the released risk."""
     measured = asdict(evidence)
     released = [grid["released"] for grid in measured["grids"]]
     return {"grid": {**measured.pop("grids")[0], "released": None}, "released": released} | measured
 
 
-def finals_evidence(stored: Mapping[str, Any]) -> FinalsEvidence:
+def finals_evidence(stored: Mapping[str, Any]) -> finals.FinalsEvidence:
     """Return what finals measured."""
     measured = dict(stored)
     grid, released = measured.pop("grid"), measured.pop("released")
     measured["grids"] = [{**grid, "released": risk} for risk in released]
-    evidence: FinalsEvidence = adapter(FinalsEvidence).validate_python(measured)
+    evidence: finals.FinalsEvidence = adapter(finals.FinalsEvidence).validate_python(measured)
     return evidence
 
 
-def finals_shown(shown: FinalsShown) -> Json:
+def finals_shown(shown: finals.FinalsShown) -> Json:
     """Return what finals showed as plain numbers."""
     return {
         "risks": list(shown.risks),
@@ -103,11 +102,11 @@ def finals_shown(shown: FinalsShown) -> Json:
     }
 
 
-def shown_of(held: FinalsHeld) -> FinalsShown:
+def shown_of(held: FinalsHeld) -> finals.FinalsShown:
     """Return what finals showed."""
     shown, count = held.shown, len(held.entries)
     better = np.zeros((count, count), dtype=bool)
     for place, beaten in enumerate(shown["better"]):
         better[place, beaten] = True
     risks, lows, highs = (tuple(shown[name]) for name in ("risks", "lows", "highs"))
-    return FinalsShown(risks, lows, highs, better, float(shown["log_values"]))
+    return finals.FinalsShown(risks, lows, highs, better, float(shown["log_values"]))

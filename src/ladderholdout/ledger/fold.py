@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from pydantic import ConfigDict
 
 from ladderholdout.errors import HoldoutConflict
-from ladderholdout.ledger import arrays
 from ladderholdout.ledger import events as e
 
 FORGOTTEN = "\x1f"
@@ -466,7 +465,8 @@ class Holdout:
                 self.accounts.clear()
             case _:
                 self._of_rows(position, happened)
-        if not self.more and not _is_of_registration(happened):
+        noted = isinstance(happened, e.Noted) and happened.what in ("grouped", "spent", "overlap")
+        if not (self.more or noted or isinstance(happened, _OF_REGISTRATION)):
             self.more = type(happened).__name__.lower()
 
     def _of_rows(self, position: int, happened: e.Event) -> None:
@@ -602,10 +602,6 @@ class Holdout:
             )
         return ladder
 
-    def class_labels(self) -> NDArray[Any] | None:
-        """Return all class labels, sorted; None where no metric has needed them."""
-        return None if self.classes is None else arrays.from_bytes(bytes.fromhex(self.classes))
-
     def notes(self, what: str, ladder: int | None = None) -> list[dict[str, Any]]:
         """Return the details of what was noted of one kind, oldest first."""
         return [
@@ -671,9 +667,3 @@ _OF_REGISTRATION = (
     *(e.Registered, e.RowsKnown, e.ReserveDrawn, e.ViewAdded, e.VaultSet, e.ClassesFixed),
     *(e.LadderStarted, e.SharingCounted, e.AccountChanged),
 )
-
-
-def _is_of_registration(happened: e.Event) -> bool:
-    if isinstance(happened, e.Noted):
-        return happened.what in ("grouped", "spent", "overlap")
-    return isinstance(happened, _OF_REGISTRATION)

@@ -15,9 +15,8 @@ import hashlib
 import hmac
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cache
 from importlib.metadata import version
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
@@ -27,10 +26,9 @@ from pydantic import ValidationError
 from pydantic_core import to_json
 
 from ladderholdout.errors import LedgerError, UnknownHoldout
-from ladderholdout.ledger import arrays
+from ladderholdout.ledger import arrays, marks
 from ladderholdout.ledger import events as e
 from ladderholdout.ledger.fold import Head, Holdout, HoldoutRecord, Improvement, LadderRecord
-from ladderholdout.ledger.marks import Mark, mark_of
 
 FORMAT = 2
 """The number of the format that this version reads and writes."""
@@ -238,14 +236,8 @@ def columns_of(happened: e.Event) -> tuple[Any, ...]:
 
 def pieces_of(happened: e.Event) -> dict[str, str]:
     """Return the SHA-256 of what is kept beside an event, by the names of its fields."""
-    kind: Any = type(happened)
-    digests = {name: getattr(happened, name) for name in _pieces(kind)}
+    digests = {name: getattr(happened, name, None) for name in _KEPT}
     return {name: digest for name, digest in digests.items() if digest is not None}
-
-
-@cache
-def _pieces(kind: Any) -> list[str]:
-    return [one.name for one in fields(kind) if one.name in _KEPT]
 
 
 _KEPT = (
@@ -326,7 +318,7 @@ class Log:
 
     def __init__(self, db: Connection, url: str) -> None:
         self.db, self.url = db, url
-        self.held: dict[int, Mark] = {}
+        self.held: dict[int, marks.Mark] = {}
         self.ends: dict[int, Head] = {}
         self.lost: list[Head] = []
         self.last: tuple[int, Head] | None = None
@@ -402,13 +394,15 @@ class Log:
         """Return what is known of the rows of a holdout."""
         known = self.fold(holdout_id)
         if known.record is None:
-            registered, reserve = known.registered, None
+            registered, reserve, classes = known.registered, None, None
+            if known.classes is not None:
+                classes = arrays.from_bytes(bytes.fromhex(known.classes))
             if known.reserve is not None:
                 stored = self.piece(holdout_id, known.reserve, "reserve")
                 reserve = arrays.booleans(stored, registered.n)
             known.record = HoldoutRecord(
                 *(holdout_id, known.name, registered.fingerprint, known.secret),
-                *(registered.n, known.class_labels(), known.views[0].vault_path, registered.time),
+                *(registered.n, classes, known.views[0].vault_path, registered.time),
                 *(known.retired, reserve, registered.confidence),
                 *(known.labels_version, registered.estimand, registered.block),
             )
@@ -442,15 +436,11 @@ class Log:
 
     # -- ends -----------------------------------------------------------------------------
 
-    def head_at(self, holdout_id: int, length: int) -> Head | None:
-        """Return where a chain ended when it had this length, None where it never had."""
-        at = "SELECT hash FROM log WHERE holdout = ? AND position = ?"
-        rows = self.rows(at, holdout_id, length)
-        return Head(length, blob(rows[0][0]).hex()) if rows else None
-
     def has(self, holdout_id: int, head: Head) -> bool:
         """Return whether a chain has this link."""
-        return self.head_at(holdout_id, head.length) == head
+        at = "SELECT hash FROM log WHERE holdout = ? AND position = ?"
+        rows = self.rows(at, holdout_id, head.length)
+        return bool(rows) and blob(rows[0][0]).hex() == head.hash
 
     def lacks(self, holdout_id: int, end: Head, seen: Head) -> bool:
         """Return whether a chain with this end has lost what was seen of it."""
@@ -477,11 +467,11 @@ class Log:
             self._held(holdout_id)
         return self.db.folds[holdout_id]
 
-    def mark(self, holdout_id: int) -> Mark:
+    def mark(self, holdout_id: int) -> marks.Mark:
         """Return the mark of a holdout."""
         known = self.fold(holdout_id)
         path, fingerprint = known.views[0].vault_path, known.views[0].fingerprint
-        return mark_of(self.url, fingerprint, path, known.secret)
+        return marks.mark_of(self.url, fingerprint, path, known.secret)
 
     def _held(self, holdout_id: int, *, checked: bool = True) -> None:
         known, mark = self.db.folds[holdout_id], self.mark(holdout_id)
@@ -533,7 +523,7 @@ class Log:
         holdout_id = int(self.rows(f"{add} RETURNING id", *values)[0][0])
         self.db.folds[holdout_id] = Holdout(holdout_id, secret)
         self._seen.add(holdout_id)
-        self.held[holdout_id] = Mark(None, secret)
+        self.held[holdout_id] = marks.Mark(None, secret)
         self.beside(holdout_id, row_hashes=row_hashes)
         self.add(holdout_id, registered)
         self._held(holdout_id)
@@ -556,7 +546,11 @@ class Log:
         place, runs = own.stated_place or own.place, own.runs
         every = self.lengths(known.id, own.position)
         if known.sharing:
-            lengths = every if alone else self._until(every, own)
+            if alone:
+                lengths = every
+            else:  # up to the last query of all that is not of its batch
+                seq = max(self.rows(_OTHER_BATCH, *end, own.batch)[0][0] for end in every.items())
+                lengths = {number: self.rows(_UP_TO, number, seq)[0][0] for number in every}
             if not alone and own.stated_place is None:
                 counts = [self._counts(ends) for ends in (every, lengths)]
                 place = sum(counts[0].values()) - sum(counts[1].values())
@@ -604,11 +598,6 @@ class Log:
                 raise e.Damaged  # else the queries of a ladder would not be counted
             counts |= known
         return counts
-
-    def _until(self, lengths: Mapping[int, int], own: Improvement) -> dict[int, int]:
-        """Return the lengths up to the last query of several holdouts that is not of a batch."""
-        seq = max(self.rows(_OTHER_BATCH, *pair, own.batch)[0][0] for pair in lengths.items())
-        return {holdout: self.rows(_UP_TO, holdout, seq)[0][0] for holdout in lengths}
 
     def _runs(self, lengths: Mapping[int, int], others: Mapping[int, int]) -> int:
         """Count the runs of queries of one batch in several holdouts, in the order of all."""

@@ -16,8 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from ladderholdout import process
-from ladderholdout.ledger.fold import Head
-from ladderholdout.ledger.place import is_memory, vault_beside
+from ladderholdout.ledger import fold, place
 
 _PURPOSE = b"ladderholdout mark 1"
 _SIZE = 256
@@ -38,7 +37,7 @@ class Mark:
     path: Path | None
     secret: bytes = field(repr=False)
 
-    def seen(self) -> Head | None:
+    def seen(self) -> fold.Head | None:
         """Return the end that was seen; None where nothing readable is kept."""
         if self.path is None:
             return None
@@ -46,11 +45,11 @@ class Mark:
             stored = process.read_start(_opened(self.path), _SIZE)
             text, code = stored.decode().split()
             length, _, digest = text.partition(":")
-            return Head(int(length), digest) if self._code(text) == code else None
+            return fold.Head(int(length), digest) if self._code(text) == code else None
         except (OSError, ValueError):
             return None
 
-    def write(self, head: Head) -> None:
+    def write(self, head: fold.Head) -> None:
         """Keep the end that was committed."""
         # Of two writers the later one may come first: then the mark lags, which does no harm. A
         # mark is a help: where it cannot be written, the ledger is written all the same.
@@ -92,9 +91,9 @@ def _opened(path: Path, create: bool = False) -> int:
 @lru_cache(64)
 def mark_of(url: str, fingerprint: str, vault_path: str | None, secret: bytes) -> Mark:
     """Return the mark of a holdout: beside its vault, else where its vault would be."""
-    if is_memory(url):
+    if place.is_memory(url):
         return Mark(None, secret)
     name = hmac.digest(secret, _PURPOSE, "sha256").hex()[:16]
     # The name alone: a ledger that was written by hand may hold a path there.
     file = Path(f"{fingerprint[:16]}-{name}.mark").name
-    return Mark(vault_beside(url, vault_path) / file, secret)
+    return Mark(place.vault_beside(url, vault_path) / file, secret)

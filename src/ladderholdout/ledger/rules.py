@@ -18,15 +18,14 @@ from ladderholdout.ledger.events import LadderSettings, Submitted, Withdrawn
 from ladderholdout.mechanisms import MECHANISMS, mechanism_from
 from ladderholdout.mechanisms.base import Evidence, State
 from ladderholdout.mechanisms.rules import FreshRngs, LadderRules
-from ladderholdout.metrics import Evaluation, ItemMetric, Metric, get_metric
-from ladderholdout.metrics.scales import scale_of
+from ladderholdout.metrics import Evaluation, ItemMetric, Metric, get_metric, scales
 
 
 @lru_cache(256)
 def rules_of(settings: LadderSettings) -> LadderRules:
     """Return the rules a ladder follows; those of the same settings are made once."""
     mechanism = mechanism_from(settings.mechanism, settings.mechanism_settings)
-    scale = scale_of(stored_metric(settings))
+    scale = scales.scale_of(stored_metric(settings))
     return LadderRules(mechanism, settings.budget, settings.unit, scale, settings.show)
 
 
@@ -90,13 +89,10 @@ def not_improved(rules: LadderRules, released: float, first: float) -> tuple[flo
     -------
     tuple of (float, bool)
     """
-    return (first if _answers_apart(rules) else released), False
-
-
-def _answers_apart(rules: LadderRules) -> bool:
-    """Return whether each submission that does not improve has an answer of its own."""
     rule = rules.mechanism
-    return rules.shows_scores and (rule.discloses or rule.redraws or rule.needs_account)
+    # Where each submission that does not improve has an answer of its own.
+    apart = rules.shows_scores and (rule.discloses or rule.redraws or rule.needs_account)
+    return (first if apart else released), False
 
 
 def rule_shown(settings: LadderSettings) -> str:

@@ -236,9 +236,14 @@ class FileSource(Source[SqliteConnection]):
     def findings(self, most: int) -> Iterator[str]:
         """Yield what the database itself finds damaged, on a connection of its own."""
         with closing(self._connected()) as conn:
-            for (fault,) in conn.send(f"PRAGMA integrity_check({most})"):
-                if fault != "ok":
-                    yield f"the database: {fault}"
+            try:
+                for (fault,) in conn.send(f"PRAGMA integrity_check({most})"):
+                    if fault != "ok":
+                        yield f"the database: {fault}"
+            except sqlite3.OperationalError as fault:
+                raise self.translated(fault) from None
+            except sqlite3.DatabaseError as fault:  # the check itself came to no end
+                yield f"the database: {fault}"
 
 
 def source(url: str, *, create: bool) -> FileSource:

@@ -15,9 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 from pydantic_core import PydanticSerializationError
 
 from ladderholdout import errors
-from ladderholdout.ledger import log, postgres, sqlite
-from ladderholdout.ledger.events import Damaged
-from ladderholdout.ledger.fold import EMPTY, FORGOTTEN
+from ladderholdout.ledger import events, fold, log, postgres, sqlite
 from ladderholdout.ledger.place import Access, file_of, is_server, shown
 from ladderholdout.ledger.transaction import Transaction
 from ladderholdout.ledger.verify import Finding, Verification, verify
@@ -136,7 +134,7 @@ def connection(source: Source, access: Access) -> Iterator[log.Connection]:
             "ledger holds one."
         ) from None
     except UnicodeDecodeError:  # in SQLite's own words on a damaged schema
-        raise Damaged from None
+        raise events.Damaged from None
     except source.faults as fault:
         # The driver's own error stays inside, also as context: it holds the refused row.
         error = source.translated(fault)
@@ -387,7 +385,7 @@ class Ledger:
                 if not database.result():
                     raise
                 rest = Finding("the rest of it cannot be read")
-                verified = Verification("", 0, EMPTY, (rest,))
+                verified = Verification("", 0, fold.EMPTY, (rest,))
             return replace(verified, findings=(*database.result(), *verified.findings))
 
     def _move_marks(self, tx: Transaction) -> None:
@@ -417,8 +415,8 @@ def _is_ledger(db: log.Connection) -> bool:
     LedgerError
         It is a database, and no ledger, or one of another format.
     """
-    names = {name for (name,) in db.send(db.names).fetchall()}
-    if names and "ledger_format" not in names:
+    names = db.send(db.names).fetchall()
+    if names and ("ledger_format",) not in names:
         raise errors.LedgerError(
             "This database belongs to another program: it holds tables, and none of a ledger. "
             "Name another place with ledger= or LADDERHOLDOUT_LEDGER."
@@ -453,7 +451,7 @@ def holdout_names(url: str) -> tuple[str, ...]:
         # Of any format: the names are asked for to complete a command.
         is_ledger = ("ledger_format",) in conn.send(conn.names).fetchall()
         names = conn.send(log.HOLDOUTS).fetchall() if is_ledger else ()
-    return tuple(name for _, name in names if FORGOTTEN not in name)
+    return tuple(name for _, name in names if fold.FORGOTTEN not in name)
 
 
 def backup(url: str, target: Path) -> Path:

@@ -8,15 +8,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ladderholdout.errors import HoldoutConflict, UnknownHoldout
 from ladderholdout.identity.hashing import UInt64Array
-from ladderholdout.identity.labels import by_value, same_partition
-from ladderholdout.identity.matching import IntArray, overlap
+from ladderholdout.identity.matching import IntArray, Keys
 from ladderholdout.ledger import arrays, fold, log
 from ladderholdout.ledger import events as e
 from ladderholdout.ledger.log import AT_A_TIME, FORMAT, PIECES, as_bytes, blob, now
@@ -104,10 +103,6 @@ class Block:
     number: int
 
 
-_Keys: TypeAlias = tuple[list[UInt64Array], UInt64Array | None, UInt64Array | None]
-"""By what rows of two holdouts are compared: the hashes of each view, of ids, and of labels."""
-
-
 class Transaction(log.Log):
     """What can be read of a ledger and written to it, inside one transaction; made by `Ledger`."""
 
@@ -119,7 +114,7 @@ class Transaction(log.Log):
         """Return the registered holdouts, oldest first: all, or those of a `name` or size `n`."""
         where = "".join(f" WHERE {column} = ?" for column in stated)
         rows = self.rows(f"SELECT id, name FROM holdout{where} ORDER BY id", *stated.values())
-        found = (row[0] for row in rows if "name" in stated or fold.FORGOTTEN not in row[1])
+        found = (row[0] for row in rows if "name" in stated or fold.FORGOTTEN not in str(row[1]))
         return tuple(map(self.holdout, found))
 
     def holdout_id(self, name: str) -> int | None:
@@ -510,19 +505,20 @@ class Transaction(log.Log):
         others = [rows.id for rows in self.holdouts() if rows.id != holdout_id]
         if not others or fold.FORGOTTEN in self.fold(holdout_id).name:
             return {}
-        keys, found = self._keys(holdout_id), {}
+        keys, found = self.keys(holdout_id), {}
         for other in others:
-            theirs = self._keys(other)
-            counts = _rows_in(keys, theirs), _rows_in(theirs, keys)
+            theirs = self.keys(other)
+            counts = keys.count(theirs), theirs.count(keys)
             if any(counts):
                 found[other] = counts
         return found
 
-    def _keys(self, holdout_id: int) -> _Keys:
+    def keys(self, holdout_id: int) -> Keys:
+        """Return what the rows of a holdout are compared by."""
         positions = [view.position for view in self.fold(holdout_id).views]
         views = [self._hashes(holdout_id, position, "row_hashes") for position in positions]
         known = self._known(holdout_id, "ids", "label_digests")
-        return views, known.get("ids"), known.get("label_digests")
+        return Keys(views, known.get("ids"), known.get("label_digests"))
 
     def forget(self, holdout_id: int) -> tuple[str, ...]:
         """Take a registration back; return the files of its vault, which may go then."""
@@ -566,21 +562,20 @@ class Transaction(log.Log):
             blocks.append(Block(newest, whole, blocks[-1].number + 1 if blocks else 1))
         return tuple(blocks)
 
-    def pass_on(self, holdout_id: int) -> tuple[int, tuple[int, int, str]]:
+    def pass_on(self, holdout_id: int) -> dict[str, Any]:
         """End the newest block of a holdout, whose name is free then.
 
         Returns
         -------
-        block : int
-            The number of the next one.
-        after : tuple
-            What the registration of the fresh rows has to cover.
+        dict
+            What the registration of the fresh rows has to state and to cover: ``block``, the number
+            of the next one, and ``after``.
         """
         known = self.newest(holdout_id)
         number = known.registered.block + 1
         self.retire(holdout_id)
         self.add(holdout_id, e.Followed(block=number))
-        return number, (holdout_id, known.length, known.head.hex())
+        return {"block": number, "after": (holdout_id, known.length, known.head.hex())}
 
     def newest(self, holdout_id: int) -> fold.Holdout:
         """Return the newest block of a holdout, which is locked from here on.
@@ -594,14 +589,6 @@ class Transaction(log.Log):
         if known.followed is not None or fold.FORGOTTEN in known.name:
             fold.refuse_retired(known.name, known.retired or now())
         return known
-
-    def hand_over(self, holdout_id: int, to: int, ladder_ids: Mapping[int, int]) -> None:
-        """Let the accounts of a server go on with the ladders of the next block."""
-        accounts = list(self.hold(holdout_id).accounts.values())
-        if accounts:
-            moved = (replace(one, ladder=ladder_ids.get(one.ladder or 0)) for one in accounts)
-            self.add(to, *moved)
-            self.add(holdout_id, e.AccountsMoved())
 
     # -- accounts -------------------------------------------------------------------------
 
@@ -651,17 +638,6 @@ def _as_places(places: UInt64Array) -> IntArray:
     if not seen.all():
         raise e.Damaged
     return places.astype(np.intp, copy=False)
-
-
-def _rows_in(ours: _Keys, theirs: _Keys) -> int:
-    """Count the rows of a holdout that are in another one, by whatever shows most of them."""
-    known = np.concatenate(theirs[0])
-    counts = [overlap(view, known) for view in ours[0]]
-    if ours[1] is not None and theirs[1] is not None:
-        counts.append(overlap(by_value(ours[1]), by_value(theirs[1])))
-    if ours[2] is not None and theirs[2] is not None:
-        counts.append(len(ours[2]) * same_partition(ours[2], theirs[2]))
-    return max(counts)
 
 
 def _in_force(ladder: fold.LadderRecord, found: Iterable[e.Submitted]) -> e.Submitted | None:

@@ -10,10 +10,8 @@ from typing import Any
 
 from ladderholdout.errors import LadderHoldoutError, LedgerBusy, LedgerUnreachable, printable
 from ladderholdout.ledger import events as e
-from ladderholdout.ledger import fold, log
+from ladderholdout.ledger import fold, log, rules, transaction
 from ladderholdout.ledger.evidence import ReserveEvidence, finals_evidence, finals_shown
-from ladderholdout.ledger.rules import Replay
-from ladderholdout.ledger.transaction import Transaction
 
 _FAR = 2**62  # more entries than there are
 
@@ -75,7 +73,7 @@ class Verification:
 
 
 def verify(
-    tx: Transaction,
+    tx: transaction.Transaction,
     holdout_id: int,
     progress: log.Progress | None = None,
     seen: fold.Head | None = None,
@@ -110,7 +108,8 @@ def verify(
     """
     check = _Check(tx, holdout_id, progress)
     findings = [*check.entries(), *check.beside()]
-    known = check.known
+    known, older = check.known, "an older copy was put in place where link {} had been known"
+    findings += [Finding(older.format(length)) for _, length in known.restored]
     if seen is not None and check.end != fold.EMPTY and tx.lacks(holdout_id, check.end, seen):
         what = f"this is an older copy: link {seen.length} was seen on this machine"
         findings.append(Finding(what))
@@ -122,14 +121,14 @@ def verify(
 class _Check:
     """A holdout's entries, gone through one after the other."""
 
-    tx: Transaction
+    tx: transaction.Transaction
     id: int
     progress: log.Progress | None
     known: fold.Holdout = field(init=False)
     secret: bytes = field(default=b"", repr=False)
     end: fold.Head = fold.EMPTY
     broken: bool = False  # whether the rest can still be understood by what came before
-    replays: dict[int, Replay] = field(default_factory=dict)
+    replays: dict[int, rules.Replay] = field(default_factory=dict)
     kept: dict[tuple[int, str], tuple[str, str]] = field(default_factory=dict)
     predictions: dict[int, e.Submitted] = field(default_factory=dict)
     changed: set[str | None] = field(default_factory=set)
@@ -173,7 +172,11 @@ class _Check:
             if position > expected:
                 self.gone += position - expected
                 self.broken = True
-            elif self._is_changed(before, position, kind, body, link):
+            elif (
+                not all(isinstance(cell, bytes) for cell in (before, body, link))
+                or kind not in e.KINDS
+                or log.linked(self.secret, before, position, kind, body) != link
+            ):
                 yield self._found(
                     f"{self._named(kind, body, columns)} was changed or moved", *columns[:2]
                 )
@@ -201,11 +204,6 @@ class _Check:
             if type(position) is not int:  # texts and bytes come last, and each is a finding
                 return
             rows = self.tx.rows(log.NEXT_PAGE, self.id, position, seq, log.AT_A_TIME)
-
-    def _is_changed(self, before: bytes, position: int, kind: Any, body: Any, link: Any) -> bool:
-        if not all(isinstance(cell, bytes) for cell in (before, body, link)):
-            return True
-        return kind not in e.KINDS or log.linked(self.secret, before, position, kind, body) != link
 
     def _numbers(self, kind: Any, columns: list[Any]) -> Iterator[Finding]:
         """Yield the submissions that are missing before one of the same ladder."""
@@ -249,7 +247,9 @@ class _Check:
             if isinstance(one, e.Submitted):
                 self.predictions[one.waited or position] = one
             else:
-                self.kept[position, name] = digest, self._of_rows(one, name)
+                view = f"view {len(self.known.views) + 1} of the rows"
+                of = view if isinstance(one, e.ViewAdded) else "the rows"
+                self.kept[position, name] = digest, f"what is recorded of {of} ({name})"
         if self.broken:
             self.known.length, self.known.head = position, link
         try:
@@ -263,8 +263,11 @@ class _Check:
         try:
             match one:
                 case e.LadderStarted():
-                    n = self._measured_rows()
-                    replay = Replay(one.settings, n, self.secret, one.ladder)
+                    n, reserve = self.known.registered.n, self.known.reserve
+                    if reserve is not None:
+                        stored = self.tx.piece(self.id, reserve, "reserve")
+                        n -= sum(byte.bit_count() for byte in stored)
+                    replay = rules.Replay(one.settings, n, self.secret, one.ladder)
                     self.replays[one.ladder] = replay
                 case e.Submitted(ladder=ladder, number=number) if ladder in self.replays:
                     if self.replays[ladder].answer(one) != (one.risk, one.improved):
@@ -290,13 +293,6 @@ class _Check:
             ladder = one.ladder  # type: ignore[attr-defined]  # it is one of the three
             yield self._found(f"ladder {self._place(ladder)} cannot be replayed", ladder)
 
-    def _measured_rows(self) -> int:
-        known = self.known
-        if known.reserve is None:
-            return known.registered.n
-        stored = self.tx.piece(self.id, known.reserve, "reserve")
-        return known.registered.n - sum(byte.bit_count() for byte in stored)
-
     # -- what is beside the entries -------------------------------------------------------
 
     def beside(self) -> Iterator[Finding]:
@@ -308,7 +304,6 @@ class _Check:
             (self._repeats, "its repeats"),
             (self._shared, "the rows that it shares"),
             (self._blocks, "its place among the blocks of its holdout"),
-            (self._older, "its notes"),
         )
         for check, what in checks:
             try:
@@ -322,12 +317,6 @@ class _Check:
                 *e.FAULTS,
             ):  # their text may show what is there
                 yield Finding(f"{what} was changed beyond reading")
-
-    def _of_rows(self, one: e.Event, name: str) -> str:
-        view = f"view {len(self.known.views) + 1} of the rows"
-        return (
-            f"what is recorded of {view if isinstance(one, e.ViewAdded) else 'the rows'} ({name})"
-        )
 
     def _pieces(self) -> Iterator[Finding]:
         kept = dict(self.kept)
@@ -386,23 +375,18 @@ class _Check:
             for ladder in self.known.ladders.values()
             if self._place(ladder.id) not in self.changed
         ]
-        for ladder, by in itertools.product(ladders, ("digest", "key")):
-            for (value,) in self.tx.rows(log.TWICE.format(by), ladder.id):
-                yield from self._taken_for_new(ladder, self.tx.found(ladder.id, by, value), by)
-
-    def _taken_for_new(
-        self, ladder: fold.LadderRecord, alike: list[e.Submitted], by: str
-    ) -> Iterator[Finding]:
-        first = alike[0]
-        for one in alike[1:]:
-            tested = [each.evidence.get("margin") or 0.0 for each in (one, first)]
-            anew = ladder.sets_aside(first.number) or tested[0] < tested[1]
-            if by == "key" or not anew:
-                place = self._place(ladder.id)
-                what = f"submission {one.number} of ladder {place} repeats submission "
-                yield self._found(
-                    f"{what}{first.number}, and was taken for new", ladder.id, one.number
-                )
+        twice = (
+            (ladder, by, self.tx.found(ladder.id, by, value))
+            for ladder, by in itertools.product(ladders, ("digest", "key"))
+            for (value,) in self.tx.rows(log.TWICE.format(by), ladder.id)
+        )
+        for ladder, by, (first, *others) in twice:
+            for one in others:
+                tested, before = (each.evidence.get("margin") or 0.0 for each in (one, first))
+                if by == "key" or not (ladder.sets_aside(first.number) or tested < before):
+                    what = f"submission {one.number} of ladder {self._place(ladder.id)} repeats"
+                    taken = f"{what} submission {first.number}, and was taken for new"
+                    yield self._found(taken, ladder.id, one.number)
 
     def _shared(self) -> Iterator[Finding]:
         if self.broken or self.changed or fold.FORGOTTEN in self.known.name:
@@ -426,20 +410,13 @@ class _Check:
                 yield Finding(
                     f"block {number - 1} of {whole!r} has lost the end that its chain had"
                 )
-        if known.followed is not None and not self._is_followed(whole, known.followed):
+        if known.followed is None:
+            return
+        names = whole, fold.block_name(whole, known.followed)
+        others = filter(None, map(self.tx.holdout_id, names))
+        follows = (self.tx.fold(other).registered.after for other in others)
+        if not any(after is not None and after[0] == self.id for after in follows):
             yield Finding(f"block {known.followed} of {whole!r}, which took its place, was removed")
-
-    def _is_followed(self, whole: str, block: int) -> bool:
-        for name in (whole, fold.block_name(whole, block)):
-            other = self.tx.holdout_id(name)
-            after = None if other is None else self.tx.fold(other).registered.after
-            if after is not None and after[0] == self.id:
-                return True
-        return False
-
-    def _older(self) -> Iterator[Finding]:
-        for _, length in self.known.restored:
-            yield Finding(f"an older copy was put in place where link {length} had been known")
 
 
 _NAMES = {

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import scipy
@@ -31,7 +31,7 @@ PRECISION = 2e-5
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """A confidence interval for a score or a risk, with a level for each side.
+    """A confidence interval for a score, a risk or a difference, with a level for each side.
 
     Parameters
     ----------
@@ -39,6 +39,19 @@ class Limits:
         Its ends.
     bound : str
         The inequality behind it.
+    confidence : float or None
+        Of an interval after a search: at least this is the chance that all of its family hold
+        together.
+    log_count : float
+        L: the level was divided by exp(L).
+    assumptions : tuple of str
+        What must be true; where it is not, the interval is void.
+    log_values : float
+        What it costs later transcripts that this is shown, in nats; 0 where it follows from what
+        was released.
+    clipped : tuple of (int, float) or None
+        How many rows have an error beyond the stated range, to which it is clipped, and by what
+        share that makes the score smaller, rounded up; None if there is no such range.
 
     Examples
     --------
@@ -49,11 +62,16 @@ class Limits:
     low: float
     high: float
     bound: str
+    confidence: float | None = field(default=None, repr=False)
+    log_count: float = field(default=0.0, repr=False)
+    assumptions: tuple[str, ...] = field(default=(), repr=False)
+    log_values: float = field(default=0.0, repr=False)
+    clipped: tuple[int, float] | None = field(default=None, repr=False)
 
     def through(self, function: Callable[[float], float]) -> Limits:
         """Return the limits of a monotone function of the value."""
         low, high = sorted((function(self.low), function(self.high)))
-        return Limits(low, high, self.bound)
+        return replace(self, low=low, high=high)
 
 
 def target_of(log_level: float) -> float:

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from ladderholdout.arguments import as_number, inside, whole, within
 from ladderholdout.errors import InvalidArgument
-from ladderholdout.limits import exceeds
-from ladderholdout.limits.trinomial import MOST_ROWS
+from ladderholdout.limits.trinomial import MOST_ROWS, exceeds
 from ladderholdout.mechanisms.base import Decided, Evidence, State
 from ladderholdout.mechanisms.noiseless import PairedLadder, climbed, losses_of
 from ladderholdout.metrics import Evaluation

@@ -539,7 +539,7 @@ def by_index(predictions: Any, X: Any) -> Any:
     return predictions
 
 
-def check_index(argument: str, values: Any, X: Any) -> None:
+def check_index(argument: str, values: Any, X: Any, of: str = "X") -> None:
     """Refuse a pandas index that contradicts that of the rows.
 
     Values are taken by position, as scikit-learn takes them. Where the index has the rows in
@@ -555,8 +555,8 @@ def check_index(argument: str, values: Any, X: Any) -> None:
         argument,
         "in the order of the rows by its index too",
         "indexed like the rows, in another order" if same else "indexed by other rows",
-        f"Bring it to their order, {argument}.loc[X.index], or give {argument}.to_numpy() to take "
-        "it by position.",
+        f"Bring it to their order, {argument}.loc[{of}.index], or give {argument}.to_numpy() to "
+        "take it by position.",
     )
 
 

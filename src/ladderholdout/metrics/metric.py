@@ -42,7 +42,8 @@ class Metric(MetricSettings):
         ``loss(targets, predictions)``, one loss for each example, smaller is better.
     score : callable, optional
         ``score(targets, predictions, sample_weight=...)``, one number, greater is better.
-        Functions of `sklearn.metrics` fit as they are.
+        Functions of `sklearn.metrics` fit as they are; if one reads the numbers of classes
+        that are not 0 to C - 1, as ``f1_score`` does of 1 and 2, the targets are refused.
     loss_range : tuple of (float, float), optional
         Range of the loss of an example, or of the risk where there is a ``score``; in the
         unit that the metric shows, so with ``root`` of the root of a loss.

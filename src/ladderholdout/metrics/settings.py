@@ -141,8 +141,7 @@ class MetricSettings:
             raise InvalidArgument(
                 "loss_range", "left out for this metric", f"given: it is {reason}"
             )
-        _check_range("loss_range", loss_range, root=self.root)
-        low, high = (float(limit) for limit in loss_range)
+        low, high = _checked_range("loss_range", loss_range, root=self.root)
         if low != 0:
             raise InvalidArgument("loss_range", "a pair (0, high)", f"a pair from {low:g}")
         return replace(self, loss_range=(low, high), clip=True)
@@ -185,8 +184,7 @@ class MetricSettings:
         >>> get_metric("neg_mean_squared_error").with_target_range((0, 50)).loss_range
         (0.0, 2500.0)
         """
-        _check_range("target_range", target_range, root=False)
-        least, most = (float(limit) for limit in target_range)
+        least, most = _checked_range("target_range", target_range, root=False)
         if self.is_mean:
             power = _POWERS.get(self.loss)
             if power is None or self.bounded:
@@ -205,13 +203,13 @@ class MetricSettings:
                 "target_range", "left out for this metric", "given: it does not depend on it"
             )
         stated = (0.0, most - least) if loss_range is None else loss_range
-        _check_range("loss_range", stated, root=True)
-        if stated[0] != 0:
-            raise InvalidArgument("loss_range", "a pair (0, high)", f"a pair from {stated[0]:g}")
+        low, largest = _checked_range("loss_range", stated, root=True)
+        if low != 0:
+            raise InvalidArgument("loss_range", "a pair (0, high)", f"a pair from {low:g}")
         return replace(
             self,
             target_range=(least, most),
-            largest_error=float(stated[1]),
+            largest_error=largest,
             loss_range=_RATIO_RANGE,
             clip=True,
         )
@@ -390,7 +388,7 @@ def _check_settings(metric: MetricSettings) -> None:
     finite("offset", metric.offset)
     for name in ("loss_range", "two_class_range"):
         if getattr(metric, name) is not None:
-            _check_range(name, getattr(metric, name), root=metric.root)
+            _checked_range(name, getattr(metric, name), root=metric.root)
     if metric.clip and (
         (metric.loss is None and metric.target_range is None) or metric.loss_range is None
     ):
@@ -420,8 +418,8 @@ def _takes_weights(score: Callable[..., Any]) -> bool:
     return any_name or "sample_weight" in parameters
 
 
-def _check_range(name: str, given: Any, *, root: bool) -> None:
-    """Refuse what is no pair of finite numbers, the smaller first; of roots, none below 0."""
+def _checked_range(name: str, given: Any, *, root: bool) -> tuple[float, float]:
+    """Return a pair of finite numbers, the smaller first; of roots, none below 0."""
     least = 0.0 if root else -LARGEST
     try:
         low, high = (float(limit) for limit in given)
@@ -432,3 +430,4 @@ def _check_range(name: str, given: Any, *, root: bool) -> None:
         if root:
             allowed += ", neither below 0 (errors in the unit that the metric shows)"
         raise InvalidArgument(name, allowed, as_given(given))
+    return low, high

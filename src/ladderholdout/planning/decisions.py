@@ -164,7 +164,10 @@ def plan_decisions(
 
     size, mix = 1, 1.0
     if groups is not None:
-        size, mix = _size_of_groups(n, groups), checked_correlation(correlation)
+        if n is None:
+            raise InvalidArgument("n", "stated together with groups", "missing")
+        check_groups(n, groups)
+        size, mix = max(round(n / groups), 1), checked_correlation(correlation)
     return DecisionPlan(
         gain,
         discordance,
@@ -178,14 +181,6 @@ def plan_decisions(
         None if n is None else accepts(n, level),
         groups,
     )
-
-
-def _size_of_groups(n: int | None, groups: int) -> int:
-    """Return how many rows a group has."""
-    if n is None:
-        raise InvalidArgument("n", "stated together with groups", "missing")
-    check_groups(n, groups)
-    return max(round(n / groups), 1)
 
 
 def check_groups(n: int, groups: int) -> None:

@@ -167,87 +167,49 @@ class Plan:
         return min((self.learning, self.reserved), key=lambda way: way.width)
 
     def __str__(self) -> str:
-        """Return on a page what to expect and what to type."""
+        """Return the widths of the four ways and the advice on a reserve, as two tables."""
         asked = "" if self.width is None else f", width asked for {self.width:g}"
-        question = (
-            f"A holdout of {self.n} rows for {self.submissions} submissions; the winner is expected"
-            f"\nto err on {self.risk:.3g} of the rows. Confidence {self.confidence:g}{asked}."
-        )
+        lines = [
+            f"A holdout of {self.n} rows for {self.submissions} submissions; the winner errs on "
+            f"{self.risk:.3g} of the rows.",
+            f"Confidence {self.confidence:g}{asked}.",
+        ]
         if self.groups is not None:
-            question += (
-                f"\nIn {self.groups} groups they are worth {self.independent} independent rows, "
-                "for which all widths are."
+            lines.append(
+                f"In {self.groups} groups they are worth {self.independent} independent rows, "
+                "for which all widths are. State groups=groups."
             )
-        advice = [] if self.advice is None else [str(self.advice)]
-        parts = [question], _table(self), _explained(self), _limits(self), advice, _to_type(self)
-        return "\n\n".join("\n".join(part) for part in parts if part)
+        lines += [
+            "Width: how far the true score may be below the released one; learning: "
+            f"{self.improvements} improvements at most.",
+            "",
+            *_table(self),
+        ]
+        return "\n".join(lines if self.advice is None else [*lines, "", str(self.advice)])
 
 
 def _table(plan: Plan) -> list[str]:
     goal = "" if plan.width is None else f"for {plan.width:g}"
     lines = [
-        f"{'':26}{'proved':>7}{goal and 'rows':>11}".rstrip(),
-        f"{'':26}{'width':>7}{goal:>11}".rstrip(),
+        f"{'':26}{'proved':>7}{goal and 'rows':>11}   state, and call",
+        f"{'':26}{'width':>7}{goal:>11}   of LadderHoldout",
     ]
-    for way in plan.ways:
+    calls = (
+        "guard(search) or optuna.finalists(study, build)",
+        "",
+        "reveal(), once, at the end" * (plan.learning.show != SHOWN[0]),
+        "reserve_certificate(), once, at the end",
+    )
+    for way, call in zip(plan.ways, calls, strict=True):
         rows = "" if plan.width is None else str(way.rows_needed or f"over {widths.MOST_ROWS:.0e}")
-        lines.append(f"{way.name:26}{way.width:>7.3f}{rows:>11}".rstrip())
-    return lines
-
-
-def _explained(plan: Plan) -> list[str]:
-    lines = ["width      how far the true score may be below the released one"]
+        stated = "; ".join(filter(None, (way.settings(), call)))
+        lines.append(f"{way.name:26}{way.width:>7.3f}{rows:>11}   {stated}".rstrip())
     if plan.width is not None:
-        lines.append(f"rows       so many prove a width of {plan.width:g}")
-    lines.append(f"learning   improvements: {plan.improvements} at most, whatever is released")
+        releases = f"{plan.most_releases} releases at most" if plan.most_releases else ""
+        reserve = "" if plan.least_reserve is None else f"a reserve of {plan.least_reserve:.0%}"
+        proved = " or ".join(filter(None, (releases, reserve))) or "nothing on so few rows"
+        lines.append(f"{f'learning within {plan.width:g} by':26}  {proved}")
     return lines
-
-
-def _limits(plan: Plan) -> list[str]:
-    """Name the limits of a search that learns, for the width asked for."""
-    if plan.width is None:
-        return []
-    most, least = plan.most_releases, plan.least_reserve
-    releases = "1 release" if most == 1 else f"{most} releases"
-    by_ladder = f"a ladder that gives {releases} at most" if most else ""
-    by_reserve = "" if least is None else f"a reserve of {least:.0%}"
-    ways = ", or by ".join(filter(None, (by_ladder, by_reserve)))
-    return [
-        f"If answers may steer the search, a width of {plan.width:g} is proved",
-        f"by {ways or 'nothing on so few rows'}.",
-    ]
-
-
-def _to_type(plan: Plan) -> list[str]:
-    typed = partial(_typed, grouped=plan.groups is not None)
-    lines = [
-        "Recommended: search on the training rows, confirm the finalists on the holdout:",
-        f"    holdout = {typed(plan.finalists)}",
-        "    holdout.guard(search).fit(X_train, y_train)",
-        "    or, for a study: holdout.optuna.finalists(study, objective)",
-        "If all models query the holdout, and are fixed before the first answer (a grid, a",
-        "random search, a study whose feedback is inner scores alone):",
-        f"    {typed(plan.fixed)}",
-        "If answers may steer the search:",
-        f"    {typed(plan.adaptive)}",
-    ]
-    if plan.adaptive.reserve:
-        lines.append("    and holdout.reserve_certificate(), once, at the end")
-    if plan.learning.show != SHOWN[0]:
-        if plan.adaptive.reserve:
-            lines += ["or, with all rows for the search:", f"    {typed(plan.learning)}"]
-        lines += [
-            "    each answer is whether the model improved; holdout.reveal() shows the",
-            "    score, once, at the end",
-        ]
-    return lines
-
-
-def _typed(way: Way, *, grouped: bool) -> str:
-    """Return the call of `LadderHoldout`."""
-    settings = way.settings()
-    call = 'LadderHoldout(X, y, scoring="accuracy"' + ", groups=groups" * grouped
-    return f"{call}{settings and ', '}{settings})"
 
 
 def plan(
@@ -321,7 +283,10 @@ def plan(
     risk, confidence = inside("risk", risk), inside("confidence", confidence)
     improvements = min(whole("improvements", improvements), submissions)
     metric = get_metric(scoring)
-    worth = 1.0 if groups is None else _worth(n, groups, correlation)
+    worth = 1.0  # how many independent rows one of n rows in groups is worth
+    if groups is not None:
+        check_groups(n, groups)
+        worth = 1.0 / (1.0 + (n / groups - 1.0) * checked_correlation(correlation))
     rows = math.floor(n * worth + HALFWAY)
     asked = _Question(rows, submissions, width, risk, confidence, worth)
     ways = [
@@ -350,12 +315,6 @@ def plan(
             confidence=confidence,
         ),
     )
-
-
-def _worth(n: int, groups: int, correlation: float) -> float:
-    """Return how many independent rows one of n rows in groups is worth."""
-    check_groups(n, groups)
-    return 1.0 / (1.0 + (n / groups - 1.0) * checked_correlation(correlation))
 
 
 class _Question(NamedTuple):

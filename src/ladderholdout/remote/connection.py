@@ -20,10 +20,9 @@ from urllib.request import getproxies, proxy_bypass
 
 import urllib3
 
-from ladderholdout import errors
+from ladderholdout import errors, process
 from ladderholdout.arguments import as_given
 from ladderholdout.errors import AccessDenied, InvalidArgument, LedgerUnreachable
-from ladderholdout.process import PerProcess, is_open_to_others, open_private
 from ladderholdout.remote.wire import JSON, error_of
 
 TOKEN, TOKEN_FILE = "LADDERHOLDOUT_TOKEN", "LADDERHOLDOUT_TOKEN_FILE"
@@ -37,8 +36,8 @@ LARGEST_TIMEOUT = 86_400.0
 # Name a file of authorities, or a folder; OpenSSL itself reads SSL_CERT_FILE and SSL_CERT_DIR.
 _BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
-_pools: PerProcess[dict[str, urllib3.PoolManager]] = PerProcess(dict)
-_lock = PerProcess(threading.Lock)
+_pools: process.PerProcess[dict[str, urllib3.PoolManager]] = process.PerProcess(dict)
+_lock = process.PerProcess(threading.Lock)
 
 
 class Token:
@@ -87,7 +86,7 @@ class Token:
 def _private(file: Path) -> str:
     """Read a token from a file that is nobody else's."""
     try:
-        if is_open_to_others(file.stat()):
+        if process.is_open_to_others(file.stat()):
             raise AccessDenied(f"Others can read the token in {file}: chmod 600 {file}")
         return file.read_text("utf-8").strip()
     except (OSError, ValueError):
@@ -107,7 +106,7 @@ def _handed_on(secret: str) -> Path:
         file = _folder / hashlib.sha256(secret.encode()).hexdigest()[:16]
         if not file.exists():
             temporary = file.with_suffix(f".{threading.get_ident()}")
-            with os.fdopen(open_private(temporary, new=True), "w") as opened:
+            with os.fdopen(process.open_private(temporary, new=True), "w") as opened:
                 opened.write(secret)
             temporary.replace(file)
     return file
@@ -183,7 +182,10 @@ class Connection:
                 if answer.status < 300:
                     return answer.data
                 if answer.status not in _AGAIN:
-                    raise _error_in(answer)
+                    problem = None
+                    with suppress(ValueError):
+                        problem = answer.json()
+                    raise error_of(problem, answer.status)
                 reason = f"status {answer.status}"
             if time.monotonic() + pause > end:
                 break
@@ -192,13 +194,6 @@ class Connection:
             f"The server {self.base} did not answer for {self.timeout:g} seconds ({reason}). "
             "Submit again when it is back: what it had recorded is answered as it was."
         )
-
-
-def _error_in(answer: urllib3.BaseHTTPResponse) -> errors.LadderHoldoutError:
-    problem = None
-    with suppress(ValueError):
-        problem = answer.json()
-    return error_of(problem, answer.status)
 
 
 def _pauses() -> Iterator[float]:

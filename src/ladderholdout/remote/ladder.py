@@ -13,18 +13,14 @@ from uuid import UUID, uuid4
 import numpy as np
 from numpy.typing import NDArray
 
-from ladderholdout import errors
+from ladderholdout import errors, process
 from ladderholdout.arguments import within
 from ladderholdout.feedback import check_policy
-from ladderholdout.guard import commands, containment, open_ladder, seen, submit, views
-from ladderholdout.guard.certificate import ALONE
+from ladderholdout.guard import certificate, commands, containment, open_ladder, seen, submit, views
 from ladderholdout.guard.rows import NamedPredictions, values_of
-from ladderholdout.identity import hashing
-from ladderholdout.identity.copies import copy_of
+from ladderholdout.identity import copies, hashing
 from ladderholdout.ledger.rules import stored_metric
-from ladderholdout.metrics import Metric
-from ladderholdout.metrics.arrays import by_index, index_of, refuse_masked
-from ladderholdout.process import PerProcess
+from ladderholdout.metrics import Metric, arrays
 from ladderholdout.remote.connection import LARGEST_TIMEOUT, Connection, Token, path_of, place_of
 from ladderholdout.remote.wire import BLOCK
 from ladderholdout.vault import features_from_bytes
@@ -36,7 +32,7 @@ _PAGE = 1000
 
 # The rows that a server shares, and hashes of rows and of groups, once for each process.
 _known: dict[tuple[str, str, str], Any] = {}
-_lock = PerProcess(threading.Lock)
+_lock = process.PerProcess(threading.Lock)
 
 
 @dataclass(eq=False, repr=False)
@@ -175,22 +171,22 @@ class RemoteLadder:
     def _values(self, predictions: Any) -> Any:
         """Return predictions in the order of the rows here, unless the server has to find it."""
         if isinstance(predictions, open_ladder.Predictions):
-            return predictions.values[ALONE]
+            return predictions.values[certificate.ALONE]
         if isinstance(predictions, NamedPredictions):
             # An index is compared with the rows of the caller, if there are any.
             known = np.empty(self.facts.n) if self.X is None else self.X
             return predictions if predictions.by_ids else predictions.in_order_of(known)
         has_rows = self.X is not None or self.described.allows["rows"]
-        if index_of(predictions) is None or not has_rows:
+        if arrays.index_of(predictions) is None or not has_rows:
             return predictions
-        return by_index(predictions, self.rows().X)
+        return arrays.by_index(predictions, self.rows().X)
 
     def predict(self, estimator: Any, steps: tuple[Any, ...] = ()) -> open_ladder.Predictions:
         """Return what an estimator predicts on the rows, as these fitted pipelines leave them."""
         X = open_ladder.transformed(self._features(), steps)
         with containment.without_autologging():
             answers = self.metric.respond(estimator, X, self.facts.classes)
-            return open_ladder.Predictions({ALONE: answers})
+            return open_ladder.Predictions({certificate.ALONE: answers})
 
     def fix(self, predictions: Any) -> open_ladder.Predictions:
         """Read predictions once, and return them as nobody can change them; or refuse them."""
@@ -199,12 +195,12 @@ class RemoteLadder:
         values = self.metric.as_submitted(aligned, classes)
         if isinstance(given, NamedPredictions):  # only the server can place them
             values = replace(given, values=values, names=_listed(given.names))
-        return open_ladder.Predictions({ALONE: values})
+        return open_ladder.Predictions({certificate.ALONE: values})
 
     def _stated(self, predictions: Any, origin: open_ladder.Origin) -> dict[str, Any]:
         """Return the fields of one submission: predictions with ids, or in the server's order."""
         classes = self.facts.classes
-        fixed = self.fix(predictions).values[ALONE]
+        fixed = self.fix(predictions).values[certificate.ALONE]
         values: Any = values_of(fixed)
         of_labels = self.metric.is_classification and self.metric.response == "labels"
         if of_labels and classes is not None and values.dtype.kind in "iu":
@@ -349,8 +345,8 @@ def connect(
         overlap=overlap,
     )
     if X is not None:
-        refuse_masked("X", X)
-        ladder.X = copy_of(X)
+        arrays.refuse_masked("X", X)
+        ladder.X = copies.copy_of(X)
         places = ladder.execute(commands.RowOrder(hashes=hashing.row_hashes(ladder.X)))
         ladder.places = None if np.array_equal(places, np.arange(len(places))) else places
     return ladder

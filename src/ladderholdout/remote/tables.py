@@ -23,8 +23,7 @@ from ladderholdout.errors import InvalidArgument, InvalidSubmission
 from ladderholdout.guard import commands
 from ladderholdout.guard.rows import NamedPredictions
 from ladderholdout.identity.spelling import any_number, plain_number
-from ladderholdout.metrics import Metric
-from ladderholdout.metrics.arrays import class_codes, is_of_first, refusal
+from ladderholdout.metrics import Metric, arrays
 
 if TYPE_CHECKING:
     import pyarrow
@@ -224,7 +223,7 @@ def _rows(
         except csv.Error:
             actual = f"with a quote in the row of line {start} that is not closed as CSV closes it"
             remedy = 'Write a quote inside of a cell twice, and close each cell: "a ""b"" c".'
-            raise refusal(argument, "CSV", actual, remedy) from None
+            raise arrays.refusal(argument, "CSV", actual, remedy) from None
         if row is None:
             return
         yield start, row, raw[0]
@@ -244,7 +243,7 @@ def _refuse_blank(argument: str, line: int) -> NoReturn:
         "meant."
     )
     actual = f"with a blank line: line {line}"
-    raise refusal(argument, "CSV with a row in each line", actual, remedy)
+    raise arrays.refusal(argument, "CSV with a row in each line", actual, remedy)
 
 
 def _refuse_fields(
@@ -272,11 +271,11 @@ def _refuse_fields(
         )
         remedy = "Name every column in the header, and put such cells into double quotes."
     allowed = f"CSV with as many fields in each line as line {line} has, {len(names)}"
-    raise refusal(argument, allowed, f"with {len(row)} in line {start}: {cause}", remedy)
+    raise arrays.refusal(argument, allowed, f"with {len(row)} in line {start}: {cause}", remedy)
 
 
 def _refuse_form(argument: str, actual: str) -> NoReturn:
-    raise refusal(
+    raise arrays.refusal(
         argument,
         "CSV with a header, and a line for each row below it, in UTF-8 or UTF-16",
         actual,
@@ -473,7 +472,7 @@ def _values(table: Table, form: Form) -> NDArray[Any]:
     if (
         several
         and response == "scores"
-        and (classes is None or -1 in class_codes(table.names, classes))
+        and (classes is None or -1 in arrays.class_codes(table.names, classes))
     ):
         raise _too_many(table, form, "one column of scores")
     if several and classes is not None:
@@ -483,7 +482,7 @@ def _values(table: Table, form: Form) -> NDArray[Any]:
     numbers = [_numbers(table.columns[column], table) for column in order]
     if response == "scores" and several:
         return numbers[1]
-    if classes is not None and is_of_first(table.names, classes):
+    if classes is not None and arrays.is_of_first(table.names, classes):
         return (
             -numbers[0] if response == "scores" else np.column_stack([numbers[0], 1 - numbers[0]])
         )
@@ -525,7 +524,7 @@ def _too_many(table: Table, form: Form, allowed: str) -> InvalidSubmission:
 
 def _order(table: Table, form: Form, classes: NDArray[Any]) -> list[int]:
     """Return the columns in the order of the classes, which they are named after."""
-    codes = class_codes(table.names, classes)
+    codes = arrays.class_codes(table.names, classes)
     if sorted(codes) == list(range(len(classes))):
         return [codes.index(place) for place in range(len(classes))]
     refused = _too_many(table, form, f"{len(classes)} columns, named after the classes")
@@ -559,7 +558,7 @@ def numbers_of(
     if wrong:
         cause, remedy = why_no_number(texts[wrong[0]])
         actual = f"something else in {len(wrong)} of {len(texts)} rows, the first in "
-        raise refusal(argument, what, f"{actual}{table.where(wrong[0])}: {cause}", remedy)
+        raise arrays.refusal(argument, what, f"{actual}{table.where(wrong[0])}: {cause}", remedy)
     whole = all(isinstance(number, int) and abs(number) < 2**63 for number in numbers)
     return np.array(numbers, dtype=np.int64 if whole else np.float64)
 
@@ -602,7 +601,7 @@ def labels_like(
     if any_number(texts[wrong[0]]) is not None:
         cause, remedy = "another spelling of a number", _PLAIN
     actual = f"{len(wrong)} of {len(labels)} others, the first in {where(wrong[0])}: {cause}"
-    raise refusal(argument, f"{kind}, like the holdout's labels", actual, remedy)
+    raise arrays.refusal(argument, f"{kind}, like the holdout's labels", actual, remedy)
 
 
 def _texts_like(classes: NDArray[Any], texts: Sequence[str]) -> NDArray[Any]:

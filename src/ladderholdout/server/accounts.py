@@ -20,18 +20,11 @@ from pydantic import Field
 
 from ladderholdout.arguments import choice, segment, whole
 from ladderholdout.errors import HoldoutConflict, InvalidArgument, UnknownHoldout, did_you_mean
-from ladderholdout.guard import commands
+from ladderholdout.guard import commands, opening, settings
 from ladderholdout.guard.ladder import LocalLadder
-from ladderholdout.guard.opening import by_first_order, find_ladder, named, reopen_ladder
-from ladderholdout.guard.settings import LARGEST_NUMBER, HoldoutSettings, parted
 from ladderholdout.leaderboard.rules import check_rule
 from ladderholdout.leaderboard.standings import BOARD, start
-from ladderholdout.ledger import Ledger, resolve_url
-from ladderholdout.ledger.events import AccountChanged
-from ladderholdout.ledger.fold import LadderRecord
-from ladderholdout.ledger.log import now
-from ladderholdout.ledger.place import Access
-from ladderholdout.ledger.transaction import Transaction
+from ladderholdout.ledger import Ledger, events, fold, log, place, resolve_url, transaction
 from ladderholdout.mechanisms import mechanism_from
 from ladderholdout.mechanisms.rules import SHOWN
 from ladderholdout.metrics import Metric
@@ -53,7 +46,7 @@ _NOBODY = "0" * 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AccountRecord(AccountChanged):
+class AccountRecord(events.AccountChanged):
     """An account on a holdout, as it was stated last.
 
     Attributes
@@ -68,7 +61,7 @@ class AccountRecord(AccountChanged):
     @property
     def valid(self) -> bool:
         """Whether the token lets in now."""
-        return self.revoked is None and (self.expires is None or now() < self.expires)
+        return self.revoked is None and (self.expires is None or log.now() < self.expires)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +104,7 @@ class Token(Account):
     token: str = field(repr=False)
 
 
-def _made(kind: type[T], stated: AccountChanged, **more: Any) -> T:
+def _made(kind: type[T], stated: events.AccountChanged, **more: Any) -> T:
     """Return an account of this kind: what an event or a record states, and more."""
     names = (name for name in commands.names_of(kind) if name not in more)
     return kind(**{name: getattr(stated, name) for name in names}, **more)
@@ -270,19 +263,19 @@ def add_account(
         raise InvalidArgument("--show", "left out on a leaderboard, which shows scores", show)
     token, fields = _new_token(expires)
 
-    def add(tx: Transaction, rules: LadderRecord) -> AccountRecord:
+    def add(tx: transaction.Transaction, rules: fold.LadderRecord) -> AccountRecord:
         if name in tx.hold(rules.holdout_id).accounts:
             raise HoldoutConflict(
                 f"There is an account {name!r} on {holdout!r}. `account rotate` gives it a new "
                 "token, and `account limit` other submissions a day."
             )
         ladder = _ladder_of(tx, rules, name, budget, show) if role == "analyst" else None
-        added = AccountChanged(
+        added = events.AccountChanged(
             name=name,
             role=role,
             ladder=None if ladder is None else ladder.id,
             per_day=per_day,
-            created=now(),
+            created=log.now(),
             revoked=None,
             **fields,
         )
@@ -333,7 +326,7 @@ def revoke_token(ledger: str | None, holdout: str, account: str) -> Account:
     False
     >>> folder.cleanup()
     """
-    return _made(Account, _changed(ledger, holdout, account, lambda _: {"revoked": now()}))
+    return _made(Account, _changed(ledger, holdout, account, lambda _: {"revoked": log.now()}))
 
 
 def limit_account(ledger: str | None, holdout: str, account: str, per_day: int | None) -> Account:
@@ -357,7 +350,7 @@ def limit_account(ledger: str | None, holdout: str, account: str, per_day: int |
     >>> folder.cleanup()
     """
 
-    def limits(known: AccountChanged) -> dict[str, Any]:
+    def limits(known: events.AccountChanged) -> dict[str, Any]:
         return {"per_day": _limit("--per-day", known.role, per_day)}
 
     return _made(Account, _changed(ledger, holdout, account, limits))
@@ -391,7 +384,7 @@ def accounts_of(ledger: str | None, holdout: str | None) -> tuple[Account, ...]:
     >>> folder.cleanup()
     """
     with Ledger(resolve_url(ledger)).read() as tx:
-        holdouts = tx.holdouts() if holdout is None else (named(tx, holdout),)
+        holdouts = tx.holdouts() if holdout is None else (opening.named(tx, holdout),)
         return tuple(
             _made(Account, _made(AccountRecord, account, holdout_id=rows.id, holdout=rows.name))
             for rows in holdouts
@@ -408,12 +401,12 @@ def holder_of(ledger: Ledger, token: str) -> AccountRecord | None:
     """Return the account of a token; None where it is wrong, expired or revoked."""
     parts = _TOKEN.fullmatch(token)
     key = "" if parts is None else parts[1]
-    account = ledger.transact(lambda tx: by_key(tx, key), Access.READ)
+    account = ledger.transact(lambda tx: by_key(tx, key), place.Access.READ)
     same = hmac.compare_digest(_hash(token), _NOBODY if account is None else account.token_hash)
     return account if account is not None and same and account.valid else None
 
 
-def by_key(tx: Transaction, token_key: str) -> AccountRecord | None:
+def by_key(tx: transaction.Transaction, token_key: str) -> AccountRecord | None:
     """Return the account whose token has this key."""
     found = tx.by_token(token_key)
     if found is None:
@@ -436,12 +429,12 @@ def home_of(url: str, holdout: str, metrics: Mapping[str, Metric] | None = None)
         The holdout has a leaderboard per rank, which is not served.
     """
     with Ledger(url).read() as tx:
-        ladders = tx.ladders(named(tx, holdout).id)
+        ladders = tx.ladders(opening.named(tx, holdout).id)
     boards = [ladder for ladder in ladders if ladder.settings.account == BOARD]
     if not ladders:
         raise UnknownHoldout(f"The holdout {holdout!r} has no ladder.")
     chosen = (boards or list(ladders))[0].settings
-    base, metric = parted(chosen.name)
+    base, metric = settings.parted(chosen.name)
     if metric is not None and not boards:
         raise HoldoutConflict(
             f"{holdout!r} was registered with several metrics ({base!r} of account "
@@ -465,8 +458,8 @@ def reopened(
     url: str, holdout: str, account: str, ladder: str, metric: Metric | None = None
 ) -> LocalLadder:
     """Return a ladder that takes predictions in the order of the first registration."""
-    known = reopen_ladder(
-        HoldoutSettings(
+    known = opening.reopen_ladder(
+        settings.HoldoutSettings(
             scoring=metric,
             name=holdout,
             account=account,
@@ -475,7 +468,7 @@ def reopened(
             ledger=url,
         )
     )
-    by_first_order(known)
+    opening.by_first_order(known)
     return known
 
 
@@ -483,10 +476,10 @@ def _changed(
     ledger: str | None,
     holdout: str,
     name: str,
-    values: Callable[[AccountChanged], dict[str, Any]],
+    values: Callable[[events.AccountChanged], dict[str, Any]],
 ) -> AccountRecord:
-    def change(tx: Transaction) -> AccountRecord:
-        rows = named(tx, holdout)
+    def change(tx: transaction.Transaction) -> AccountRecord:
+        rows = opening.named(tx, holdout)
         accounts = tx.hold(rows.id).accounts
         if name not in accounts:
             close = did_you_mean(name, accounts)
@@ -499,12 +492,16 @@ def _changed(
 
 
 def _ladder_of(
-    tx: Transaction, home: LadderRecord, name: str, budget: int | None, show: str | None
-) -> LadderRecord:
+    tx: transaction.Transaction,
+    home: fold.LadderRecord,
+    name: str,
+    budget: int | None,
+    show: str | None,
+) -> fold.LadderRecord:
     """Return the ladder of an account, started if there is none."""
     stated: dict[str, Any] = {"account": name, "budget": budget, "show": show}
     wanted = replace(home.settings, **{rule: v for rule, v in stated.items() if v is not None})
-    ladder = find_ladder(tx, tx.holdout(home.holdout_id), name, wanted.name)
+    ladder = opening.find_ladder(tx, tx.holdout(home.holdout_id), name, wanted.name)
     if ladder is not None and ladder.settings != wanted:
         raise HoldoutConflict(
             f"There is a ladder of account {name!r} with other rules. Take another name for the "
@@ -518,12 +515,12 @@ def _limit(option: str, role: str, value: int | None) -> int | None:
         return None
     if role not in _SUBMITTING:
         raise InvalidArgument(option, "left out for a role that submits nothing", value)
-    return min(whole(option, value), LARGEST_NUMBER)
+    return min(whole(option, value), settings.LARGEST_NUMBER)
 
 
 def _new_token(expires: datetime | None) -> tuple[str, dict[str, Any]]:
     """Draw a token, and return it with what the ledger keeps of it."""
-    if expires is not None and expires <= now():
+    if expires is not None and expires <= log.now():
         raise InvalidArgument("--expires", "a moment to come", f"{expires:%Y-%m-%d %H:%M} UTC")
     key = secrets.token_hex(8)
     token = f"lh_{key}_{secrets.token_urlsafe(32)}"

@@ -14,18 +14,15 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
-from ladderholdout import errors
+from ladderholdout import errors, extras
 from ladderholdout.errors import InvalidArgument, LadderHoldoutError
-from ladderholdout.extras import needed
 from ladderholdout.remote.wire import problem_of
-from ladderholdout.server.bodies import Sent
-from ladderholdout.server.views import NotThere
+from ladderholdout.server import bodies, views
 
-with needed("The server", extra="server"):
+with extras.needed("The server", extra="server"):
     from fastapi import HTTPException, Request
 
 LOG = logging.getLogger("ladderholdout.server")
@@ -66,52 +63,44 @@ class Refusal:
         return int(self.problem["status"])
 
 
-async def read_body(request: Request, most: int, largest: int | None = None) -> Sent:
+async def read_body(request: Request, here: int, most: int) -> bodies.Sent:
     """Read a body that is not too long, from a client that goes on sending it.
 
     Parameters
     ----------
     request : Request
-    most : int
+    here : int
         Bytes that it may have here.
-    largest : int, optional
-        Bytes that any request may have. Where `most` is less, up to so many are received and
+    most : int
+        Bytes that any request may have. If `here` is less, up to so many are received and
         dropped: a client that still sends reads no answer.
     """
-    too_large = HTTPException(413, f"Such a request may have {most / MEGABYTE:.3g} megabytes.")
+    here = min(here, most)
+    too_large = HTTPException(413, f"Such a request may have {here / MEGABYTE:.3g} megabytes.")
     size_stated = request.headers.get("content-length", "0")
     stated = int(size_stated) if re.fullmatch(r"[0-9]{1,18}", size_stated) else math.inf
-    if stated > max(most, largest or 0):
+    if stated > most:
         raise too_large
     parts, size = [], 0
-    async for part in _parts_of(request):
-        size += len(part)
-        if size > max(most, largest or 0):
-            raise too_large
-        if max(size, stated) <= most:
-            parts.append(part)
-        else:
-            parts.clear()
-    if size > most:
+    try:
+        async with asyncio.timeout(_SLOW) as pause:
+            async for part in request.stream():
+                pause.reschedule(asyncio.get_running_loop().time() + _SLOW)
+                size += len(part)
+                if size > most:
+                    raise too_large
+                if max(size, stated) <= here:
+                    parts.append(part)
+                else:
+                    parts.clear()
+    except TimeoutError:
+        raise HTTPException(408, "The request was not sent to its end.") from None
+    if size > here:
         raise too_large
     request.state.read = size
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     query = {name: text for name, text in request.query_params.items() if name != "account"}
-    return Sent(b"".join(parts), media, query)
-
-
-async def _parts_of(request: Request) -> AsyncIterator[bytes]:
-    """Yield the parts of a body; end the request of a client that pauses for long."""
-    stream = aiter(request.stream())
-    while True:
-        try:
-            async with asyncio.timeout(_SLOW):
-                part = await anext(stream, None)
-        except TimeoutError:
-            raise HTTPException(408, "The request was not sent to its end.") from None
-        if part is None:
-            return
-        yield part
+    return bodies.Sent(b"".join(parts), media, query)
 
 
 def of_forms(error: LadderHoldoutError) -> LadderHoldoutError:
@@ -137,7 +126,7 @@ def refused(error: Any, *, whole: bool = False) -> Refusal:
     whole : bool
         Whether what is of this machine alone, such as the names of its files, is for the reader.
     """
-    if isinstance(error, NotThere) or getattr(error, "status_code", None) == 404:
+    if isinstance(error, views.NotThere) or getattr(error, "status_code", None) == 404:
         error = errors.UnknownHoldout("There is nothing here for this token.")
     if not isinstance(error, LadderHoldoutError):  # of HTTP: the framework raised it, or a route
         closing = {"Connection": "close"} if error.status_code in (408, 413) else {}

@@ -19,21 +19,16 @@ from typing import Any
 
 import numpy as np
 
-from ladderholdout import errors
-from ladderholdout.extras import needed
+from ladderholdout import errors, extras
 from ladderholdout.guard import commands
 from ladderholdout.ledger.arrays import to_bytes
 from ladderholdout.remote.wire import ARROW, BLOCK, CSV, JSON, NPY, PROBLEM, ROWS
-from ladderholdout.server import answers
-from ladderholdout.server.accounts import AccountRecord
-from ladderholdout.server.bodies import Sent, Space, command_in
-from ladderholdout.server.grid import ASGIApp, OnGrid, Receive, Scope, Send
-from ladderholdout.server.pages import Pages, add_docs, add_pages
+from ladderholdout.server import accounts, answers, bodies, grid, views
+from ladderholdout.server.pages import Pages, add_pages
 from ladderholdout.server.settings import STARTED_WITH, ServerSettings
-from ladderholdout.server.views import AccountGate, Gate, LocalGate, NotThere, Served, View
 from ladderholdout.vault import arrow, features_to_bytes
 
-with needed("The server", extra="server"):
+with extras.needed("The server", extra="server"):
     from fastapi import FastAPI, Request, Response
     from fastapi.concurrency import run_in_threadpool
     from fastapi.responses import JSONResponse
@@ -55,15 +50,14 @@ def create_app(settings: ServerSettings) -> FastAPI:
     LedgerError
         There is no such ledger.
     """
-    served, most = Served(settings), settings.max_body * answers.MEGABYTE
+    served, most = views.Served(settings), settings.max_body * answers.MEGABYTE
     # Redirects of slashes would send people to whatever host a request names.
     app = FastAPI(docs_url=None, redoc_url=None, redirect_slashes=False)
     refusals = answers.Refusals(settings.max_refusals)
-    pages = _furnished(app, AccountGate(served), most, refusals)
-    add_docs(app, pages)
+    _furnish(app, views.AccountGate(served), most, refusals)
     _add_routes(app, served, most, refusals)
     # Around all others: refusals and failures depend on the labels, too.
-    app.add_middleware(OnGrid, milliseconds=settings.time_grid)
+    app.add_middleware(grid.OnGrid, milliseconds=settings.time_grid)
     return app
 
 
@@ -81,12 +75,12 @@ def create_ui(url: str, port: int, token: str) -> FastAPI:
     """
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     most = ServerSettings(url).max_body * answers.MEGABYTE
-    _furnished(app, LocalGate(url, port, token), most, answers.Refusals(None))
+    _furnish(app, views.LocalGate(url, port, token), most, answers.Refusals(None))
     app.add_middleware(OwnHost, port=port)
     return app
 
 
-def _furnished(app: FastAPI, gate: Gate, most: int, refusals: answers.Refusals) -> Pages:
+def _furnish(app: FastAPI, gate: views.Gate, most: int, refusals: answers.Refusals) -> None:
     """Add the pages, and how errors are answered and requests are logged."""
     pages = add_pages(app, gate, most, refusals)
     app.add_middleware(Watched, pages=pages, refusals=refusals)
@@ -98,15 +92,13 @@ def _furnished(app: FastAPI, gate: Gate, most: int, refusals: answers.Refusals) 
         return await run_in_threadpool(pages.refused, request, refusal)
 
     # Those of HTTP by their status: the routes' own are of another class.
-    for kind in (NotThere, errors.LadderHoldoutError, 400, 403, 404, 405, 408, 413, 429):
+    for kind in (views.NotThere, errors.LadderHoldoutError, 400, 403, 404, 405, 408, 413, 429):
         app.exception_handler(kind)(failed)
 
     @app.get("/healthz", include_in_schema=False)
     async def health() -> dict[str, str]:
         """Answer that the server runs; the ledger is not asked."""
         return {"status": "ok"}
-
-    return pages
 
 
 def from_environment() -> FastAPI:
@@ -119,10 +111,10 @@ def from_environment() -> FastAPI:
 # -- routes -------------------------------------------------------------------------------
 
 
-def _add_routes(app: FastAPI, served: Served, most: int, refusals: answers.Refusals) -> None:
+def _add_routes(app: FastAPI, served: views.Served, most: int, refusals: answers.Refusals) -> None:
     """Add the one route of all commands, under the word of each, and the list of holdouts."""
 
-    def holder_of(request: Request) -> AccountRecord:
+    def holder_of(request: Request) -> accounts.AccountRecord:
         kind, _, token = request.headers.get("authorization", "").partition(" ")
         account = served.holder(token.strip()) if kind.lower() == "bearer" else None
         if account is None:
@@ -132,30 +124,34 @@ def _add_routes(app: FastAPI, served: Served, most: int, refusals: answers.Refus
         request.state.account = account
         return account
 
-    def expected(request: Request, kind: type[commands.Command[Any]]) -> tuple[View, int]:
+    def expected(
+        request: Request, kind: type[commands.Command[Any]]
+    ) -> tuple[views.View, bodies.Space | None]:
         account = holder_of(request)
         if not kind.reads:
             refusals.check(request)
         if account.holdout != request.path_params["name"]:
-            raise NotThere
+            raise views.NotThere
         starts = issubclass(kind, commands.Candidate)
         view = served.view(account, request.query_params.get("account"), starts=starts)
         view.check_role(kind)
         view.check_block(request.headers.get(BLOCK))
-        return view, kind.sets and kind.sets * Space.of(view.ladder).largest
+        return view, bodies.Space.of(view.ladder) if kind.sets else None
 
     def route_of(kind: type[commands.Command[Any]]) -> Callable[[Request], Awaitable[Response]]:
-        def answered(request: Request, sent: Sent, view: View) -> Response:
-            asked = command_in(kind, sent, lambda: Space.of(view.ladder), view.wanted)
-            answer = view.execute(asked)
+        def answered(
+            request: Request, sent: bodies.Sent, view: views.View, space: bodies.Space | None
+        ) -> Response:
+            answer = view.execute(bodies.command_in(kind, sent, space, view.wanted))
             if kind.answer is bytes:
                 return _rows(answer, request.headers.get("accept", ""))
             return Response(commands.written(answer), media_type=JSON)
 
         async def operate(request: Request) -> Response:
-            view, largest = await run_in_threadpool(expected, request, kind)
-            sent = await answers.read_body(request, min(most, max(largest, _SMALL)), most)
-            return await run_in_threadpool(answered, request, sent, view)
+            view, space = await run_in_threadpool(expected, request, kind)
+            largest = 0 if space is None else kind.sets * space.largest
+            sent = await answers.read_body(request, max(largest, _SMALL), most)
+            return await run_in_threadpool(answered, request, sent, view, space)
 
         return operate
 
@@ -183,7 +179,7 @@ def _rows(X: Any, accept: str) -> Response:
 
 
 def _arrow(X: Any) -> bytes:
-    with needed("An Arrow stream"):
+    with extras.needed("An Arrow stream"):
         import pyarrow
     if hasattr(X, "to_arrow"):
         table = X.to_arrow()
@@ -222,11 +218,11 @@ class OwnHost:
     port : int
     """
 
-    def __init__(self, app: ASGIApp, port: int) -> None:
+    def __init__(self, app: grid.ASGIApp, port: int) -> None:
         self._app = app
         self._hosts = {f"{name}:{port}".encode() for name in ("127.0.0.1", "localhost")}
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: grid.Scope, receive: grid.Receive, send: grid.Send) -> None:
         """Answer one request."""
         if scope["type"] == "http" and dict(scope["headers"]).get(b"host") not in self._hosts:
             problem = {"title": "These pages are at 127.0.0.1 alone.", "status": 421}
@@ -251,10 +247,10 @@ class Watched:
         Count bodies that were not taken.
     """
 
-    def __init__(self, app: ASGIApp, pages: Pages, refusals: answers.Refusals) -> None:
+    def __init__(self, app: grid.ASGIApp, pages: Pages, refusals: answers.Refusals) -> None:
         self._app, self._pages, self._refusals = app, pages, refusals
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: grid.Scope, receive: grid.Receive, send: grid.Send) -> None:
         """Answer one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
@@ -262,7 +258,7 @@ class Watched:
         begun, status, fault = time.perf_counter(), 0, None
         scope.setdefault("state", {})
 
-        async def sent(message: Scope) -> None:
+        async def sent(message: grid.Scope) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -293,7 +289,7 @@ def _place_of(error: Exception) -> str:
     return type(error).__name__ + "".join(f" in {line.name}:{line.lineno}" for line in raised)
 
 
-def _log(scope: Scope, status: int, seconds: float, fault: str | None) -> None:
+def _log(scope: grid.Scope, status: int, seconds: float, fault: str | None) -> None:
     route, account = scope.get("route"), scope["state"].get("account")
     line = {
         "method": scope["method"],

@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from ladderholdout.errors import InvalidArgument, InvalidSubmission, LadderHoldoutError
 from ladderholdout.extras import needed
-from ladderholdout.guard import commands
-from ladderholdout.guard.open_ladder import OpenLadder
+from ladderholdout.guard import commands, open_ladder
 from ladderholdout.guard.rows import NamedPredictions
 from ladderholdout.ledger.events import FAULTS
 from ladderholdout.metrics import ItemMetric
@@ -64,7 +63,7 @@ class Sent:
 def command_in(
     kind: type[commands.Command[Any]],
     sent: Sent,
-    space: Callable[[], Space],
+    space: Space | None,
     wanted: Callable[[], tables.Form],
 ) -> Any:
     """Read a command.
@@ -73,8 +72,8 @@ def command_in(
     ----------
     kind : type
     sent : Sent
-    space : callable
-        Return what predictions have space for.
+    space : Space or None
+        What predictions have space for; None for a command without any.
     wanted : callable
         Return what predictions have to be for the ladder; it is asked for the sake of tables alone.
 
@@ -88,16 +87,15 @@ def command_in(
     stated: dict[str, Any] = dict(sent.query)
     if "context" in stated:
         stated["context"] = _json(stated["context"].encode(), kind)
-    known = space() if kind.sets else None
     if sent.media in ("", JSON) or not sent.data:
-        stated |= _object(kind, sent.data, known) if sent.data else {}
-    elif known is None or "predictions" not in commands.names_of(kind):
+        stated |= _object(kind, sent.data, space) if sent.data else {}
+    elif space is None or "predictions" not in commands.names_of(kind):
         raise InvalidArgument("Content-Type", JSON, "another one")
     else:
-        stated["predictions"], ids = _table(sent, known, wanted, stated.pop("ids", None))
+        stated["predictions"], ids = _table(sent, space, wanted, stated.pop("ids", None))
         if ids is not None:
             stated["ids"] = ids
-    return commands.checked(kind, stated, commands.Reading(known, texts=bool(sent.query)))
+    return commands.checked(kind, stated, commands.Reading(space, texts=bool(sent.query)))
 
 
 def _object(kind: type[commands.Command[Any]], data: bytes, space: Space | None) -> dict[str, Any]:
@@ -291,7 +289,7 @@ class Space:
     items: bool = False
 
     @classmethod
-    def of(cls, ladder: OpenLadder) -> Space:
+    def of(cls, ladder: open_ladder.OpenLadder) -> Space:
         """Return what the holdout of a ladder has space for."""
         n, classes = ladder.facts.n, ladder.facts.classes
         if isinstance(ladder.metric, ItemMetric):

@@ -15,22 +15,18 @@ from typing import Any, TypeAlias
 from urllib.parse import quote, urlencode, urlsplit
 from uuid import uuid4
 
-from ladderholdout import errors
+from ladderholdout import errors, extras
 from ladderholdout.errors import printable
-from ladderholdout.extras import needed
-from ladderholdout.guard import commands
-from ladderholdout.guard.printing import origin_of, picture_of
-from ladderholdout.leaderboard import Collected
+from ladderholdout.guard import commands, printing
+from ladderholdout.leaderboard import Collected, standings
 from ladderholdout.leaderboard import commands as boards
-from ladderholdout.leaderboard.standings import BOARD
 from ladderholdout.ledger.fold import parted_name
 from ladderholdout.pictures import number
 from ladderholdout.server import accounts as of_accounts
-from ladderholdout.server import bodies
+from ladderholdout.server import bodies, views
 from ladderholdout.server.answers import Refusal, Refusals, of_forms, read_body, refused
-from ladderholdout.server.views import LIFE, REPORT, Gate, NotThere, Person, Session, View
 
-with needed("A page of the server", extra="server"):
+with extras.needed("A page of the server", extra="server"):
     from fastapi import FastAPI, HTTPException, Request, Response
     from fastapi.concurrency import run_in_threadpool
     from fastapi.responses import HTMLResponse, RedirectResponse
@@ -61,7 +57,7 @@ class Pages:
     gate : Gate
     """
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: views.Gate) -> None:
         self.gate = gate
         folder = resources.files("ladderholdout.server") / "static"
         self.files = {file.name: file.read_bytes() for file in folder.iterdir()}
@@ -82,29 +78,29 @@ class Pages:
             "number": number,
             "moment": lambda time: f"{time:%Y-%m-%d %H:%M}",
             "part": lambda text: quote(text, safe=""),
-            "origin": lambda context: printable(origin_of(context), longest=_LONGEST_CELL),
+            "origin": lambda context: printable(printing.origin_of(context), longest=_LONGEST_CELL),
         }
 
     def show(
-        self, template: str, session: Session | None, code: int = 200, /, **content: Any
+        self, template: str, session: views.Session | None, code: int = 200, /, **content: Any
     ) -> HTMLResponse:
         """Return a page."""
         text = self._environment.get_template(template).render(session=session, **content)
         return HTMLResponse(text, code)
 
-    def keep(self, response: Response, session: Session, request: Request) -> Response:
+    def keep(self, response: Response, session: views.Session, request: Request) -> Response:
         """Set the cookie of a session."""
         response.set_cookie(
             self.gate.cookie,
             session.cookie,
-            max_age=LIFE,
+            max_age=views.LIFE,
             httponly=True,
             samesite="strict",
             secure=request.url.scheme == "https",
         )
         return response
 
-    def session(self, request: Request) -> Session:
+    def session(self, request: Request) -> views.Session:
         """Return whose request this is."""
         return self.gate.read(request.cookies.get(self.gate.cookie, ""))
 
@@ -115,7 +111,7 @@ class Pages:
             return self.sign_in_needed(request)
         return self.error(refusal, session)
 
-    def error(self, refusal: Refusal, session: Session | None = None) -> Response:
+    def error(self, refusal: Refusal, session: views.Session | None = None) -> Response:
         """Show an error."""
         problem, person = refusal.problem, session if session and session.person else None
         title = _TITLES.get(refusal.status, "That was refused")
@@ -149,20 +145,6 @@ _TITLES = {
 }
 
 
-def add_docs(app: FastAPI, pages: Pages) -> None:
-    """Add the page that lists the operations of the API."""
-
-    @app.get("/docs", include_in_schema=False)
-    def docs() -> Response:
-        api = app.openapi()
-        operations = [
-            (method.upper(), path, described.get("description") or described.get("summary", ""))
-            for path, methods in api["paths"].items()
-            for method, described in methods.items()
-        ]
-        return pages.show("docs.html", None, info=api["info"], operations=operations)
-
-
 @dataclass
 class Visit:
     """A request to the pages: whose it is, and the form that was sent.
@@ -175,18 +157,18 @@ class Visit:
     """
 
     request: Request
-    session: Session
+    session: views.Session
     form: bodies.Form = field(default_factory=lambda: bodies.Form({}))
 
     @property
-    def person(self) -> Person:
+    def person(self) -> views.Person:
         """Who has signed in; SignInNeeded if nobody has."""
         if self.session.person is None:
             raise SignInNeeded
         return self.session.person
 
     @cached_property
-    def view(self) -> View:
+    def view(self) -> views.View:
         """The view of this person on the holdout in the address."""
         query = self.request.query_params
         chosen = {key: query[key] for key in ("account", "ladder") if key in query}
@@ -194,7 +176,7 @@ class Visit:
         self.request.state.account = view.account
         return view
 
-    def admit(self) -> View | Person:
+    def admit(self) -> views.View | views.Person:
         """Return the view or the person whose page this is; refuse where there is none."""
         return self.view if "name" in self.request.path_params else self.person
 
@@ -206,7 +188,7 @@ class Visit:
 Shows: TypeAlias = Callable[[Visit], Response]
 
 
-def add_pages(app: FastAPI, gate: Gate, most: int, refusals: Refusals) -> Pages:
+def add_pages(app: FastAPI, gate: views.Gate, most: int, refusals: Refusals) -> Pages:
     """Add the pages to an application.
 
     Parameters
@@ -219,15 +201,6 @@ def add_pages(app: FastAPI, gate: Gate, most: int, refusals: Refusals) -> Pages:
         Counts bodies that were not taken.
     """
     pages = Pages(gate)
-
-    async def read_form(visit: Visit, largest: int) -> None:
-        request = visit.request
-        _check_origin(request)
-        refusals.check(request)
-        body = await read_body(request, min(most, largest), most)
-        visit.form = bodies.form_in(body.data, request.headers.get("content-type", ""))
-        if not visit.session.takes(visit.form.fields.get("form_token", "")):
-            raise HTTPException(403, _OF_ANOTHER_PAGE)
 
     def page(
         path: str,
@@ -254,7 +227,12 @@ def add_pages(app: FastAPI, gate: Gate, most: int, refusals: Refusals) -> Pages:
             async def answer(request: Request) -> Response:
                 visit, most_here = await run_in_threadpool(begun, request)
                 if method == "POST":
-                    await read_form(visit, most_here)
+                    _check_origin(request)
+                    refusals.check(request)
+                    body = await read_body(request, most_here, most)
+                    visit.form = bodies.form_in(body.data, request.headers.get("content-type", ""))
+                    if not visit.session.takes(visit.form.fields.get("form_token", "")):
+                        raise HTTPException(403, _OF_ANOTHER_PAGE)
                 return await run_in_threadpool(shown, visit)
 
             app.add_api_route(path, answer, methods=[method], include_in_schema=False)
@@ -287,7 +265,7 @@ def add_pages(app: FastAPI, gate: Gate, most: int, refusals: Refusals) -> Pages:
     @app.get("/static/{name}", include_in_schema=False)
     async def static(name: str) -> Response:
         if name not in pages.files:
-            raise NotThere
+            raise views.NotThere
         kind = _TYPES[name.rpartition(".")[2]]
         return Response(
             pages.files[name], media_type=kind, headers={"Cache-Control": "public, max-age=86400"}
@@ -296,6 +274,16 @@ def add_pages(app: FastAPI, gate: Gate, most: int, refusals: Refusals) -> Pages:
     # -- signing in and out --------------------------------------------------------------
 
     if gate.port is None:
+
+        @app.get("/docs", include_in_schema=False)
+        def docs() -> Response:
+            api = app.openapi()
+            operations = [
+                (method.upper(), path, described.get("description") or described.get("summary", ""))
+                for path, methods in api["paths"].items()
+                for method, described in methods.items()
+            ]
+            return pages.show("docs.html", None, info=api["info"], operations=operations)
 
         @page("/sign-in", open_to_all=True)
         def sign_in(visit: Visit) -> Response:
@@ -338,7 +326,7 @@ def add_pages(app: FastAPI, gate: Gate, most: int, refusals: Refusals) -> Pages:
 
     page("/holdouts/{name:path}/leaderboard", needs="leaderboard")(board)
 
-    @page("/holdouts/{name:path}/report", needs=REPORT)
+    @page("/holdouts/{name:path}/report", needs=views.REPORT)
     def report(visit: Visit) -> Response:
         headers = {"Content-Security-Policy": _REPORT_POLICY}
         return HTMLResponse(visit.view.report(), headers=headers)
@@ -447,19 +435,19 @@ def _inside(to: str) -> str:
     return quote(to, safe="/?=&%#+:,;@") if fine else "/"
 
 
-def _require(view: View, name: str) -> None:
+def _require(view: views.View, name: str) -> None:
     if name not in view.may:
-        raise NotThere
+        raise views.NotThere
 
 
-def address(view: View, part: str = "") -> str:
+def address(view: views.View, part: str = "") -> str:
     """Return the address of a page of a holdout, for the same ladder."""
     path, mark, fragment = part.partition("#")
     page = f"/holdouts/{quote(view.name, safe='')}" + (f"/{path}" if path else "")
     return page + (f"?{urlencode(view.chosen)}" if view.chosen else "") + mark + fragment
 
 
-def _asked(view: View, kind: type[commands.Command[Any]], form: bodies.Form) -> Any:
+def _asked(view: views.View, kind: type[commands.Command[Any]], form: bodies.Form) -> Any:
     """Read the predictions of a form."""
     if not form.file:
         raise errors.InvalidArgument("predictions", "a .csv, .npy or .arrow file", "no file")
@@ -472,7 +460,7 @@ def _asked(view: View, kind: type[commands.Command[Any]], form: bodies.Form) -> 
     if ids := form.fields.get("ids", "").strip():
         stated["ids"] = ids
     sent = bodies.Sent(form.file, bodies.upload_media(form.file), stated)
-    return bodies.command_in(kind, sent, lambda: bodies.Space.of(view.ladder), view.wanted)
+    return bodies.command_in(kind, sent, bodies.Space.of(view.ladder), view.wanted)
 
 
 def _executed(visit: Visit, kind: type[commands.Command[Any]]) -> Any:
@@ -485,14 +473,14 @@ def _executed(visit: Visit, kind: type[commands.Command[Any]]) -> Any:
 # -- content ------------------------------------------------------------------------------
 
 
-def _line(view: View) -> dict[str, Any]:
+def _line(view: views.View) -> dict[str, Any]:
     """Return a line of the list; one that cannot be read has the reason."""
     try:
         status, why = view.execute(commands.Status()), None
     except errors.LadderHoldoutError as error:
         status, why = None, str(error)
     # The ladder that holds the rules of a leaderboard is empty: its ranks are elsewhere.
-    of_board = status is not None and status.account == BOARD
+    of_board = status is not None and status.account == standings.BOARD
     to = address(view, "leaderboard" if of_board and "leaderboard" in view.may else "")
     return {"view": view, "address": to, "status": status, "why": why}
 
@@ -512,7 +500,7 @@ def _holdout(visit: Visit) -> dict[str, Any]:
     shown = commands.History(after=start, limit=max(end - start, 0))
     lines = ladder.execute(shown).submissions
     certificate, possible = view.known_certificate()
-    picture = picture_of(status, certificate, drawn) if drawn else None
+    picture = printing.picture_of(status, certificate, drawn) if drawn else None
     known = ladder.facts.classes
     classes = None if known is None else [str(label) for label in known.tolist()]
     return {
@@ -540,11 +528,11 @@ def _submission(visit: Visit) -> dict[str, Any]:
     form = visit.form.fields
     place = visit.request.path_params.get("place") or form.get("submission", "")
     if not (place.isdecimal() and 0 < len(place) < 10 and int(place) > 0):
-        raise NotThere
+        raise views.NotThere
     asked = commands.History(after=int(place) - 1, limit=1)
     lines = visit.view.ladder.execute(asked).submissions
     if not lines or lines[0].number != int(place):
-        raise NotThere
+        raise views.NotThere
     return {"line": lines[0], "status": visit.view.execute(commands.Status()), "done": None}
 
 

@@ -11,8 +11,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from ladderholdout.errors import InvalidArgument, LadderHoldoutWarning
-from ladderholdout.extras import needed
+from ladderholdout import errors, extras
 from ladderholdout.ledger.store import Ledger
 from ladderholdout.server.settings import STARTED_WITH, ServerSettings
 
@@ -60,7 +59,7 @@ def check_packages() -> Any:
     MissingExtra
         One is not installed: the extra that is named brings all of them.
     """
-    with needed("The server", extra="server"):
+    with extras.needed("The server", extra="server"):
         import fastapi  # noqa: F401
         import jinja2  # noqa: F401
         import python_multipart  # noqa: F401
@@ -97,13 +96,13 @@ def run_ui(url: str, port: int, started: Callable[[str], None]) -> None:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.bind(("127.0.0.1", port))
         except (OSError, OverflowError):
-            raise InvalidArgument("--port", "a port that is free", port) from None
+            raise errors.InvalidArgument("--port", "a port that is free", port) from None
         listening.listen()
         port = listening.getsockname()[1]
         app = create_ui(url, port, token)
         config = uvicorn.Config(app, log_level="warning", **_CONNECTIONS)
         started(f"http://127.0.0.1:{port}/enter?token={token}")
-        warnings.simplefilter("ignore", LadderHoldoutWarning)  # the clients' matter
+        warnings.simplefilter("ignore", errors.LadderHoldoutWarning)  # the clients' matter
         uvicorn.Server(config).run(sockets=[listening])
 
 

@@ -13,10 +13,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from ladderholdout.errors import InvalidArgument
+from ladderholdout import errors, process
 from ladderholdout.ledger.place import is_memory, is_server, resolve_url
 from ladderholdout.metrics import Metric
-from ladderholdout.process import FILES_ARE_SHARED, is_writable_to_others
 
 PREFIX = "LADDERHOLDOUT_SERVE_"
 """Begins the names of environment variables, such as ``LADDERHOLDOUT_SERVE_PORT``.
@@ -100,14 +99,14 @@ class ServerSettings(BaseModel):
         except ValidationError as fault:
             raise _refused(fault) from None
         if is_memory(self.url):
-            raise InvalidArgument("ledger", "a file or a URL", "in memory")
-        if self.workers > 1 and not FILES_ARE_SHARED and not is_server(self.url):
-            raise InvalidArgument("workers", "1 on Windows with a file", self.workers)
+            raise errors.InvalidArgument("ledger", "a file or a URL", "in memory")
+        if self.workers > 1 and not process.FILES_ARE_SHARED and not is_server(self.url):
+            raise errors.InvalidArgument("workers", "1 on Windows with a file", self.workers)
         if (self.tls_cert is None) != (self.tls_key is None):
-            raise InvalidArgument("tls-cert", "stated together with tls-key", "one without")
+            raise errors.InvalidArgument("tls-cert", "stated together with tls-key", "one without")
         for option, place in (("tls-cert", self.tls_cert), ("tls-key", self.tls_key)):
             if place is not None and not Path(place).is_file():
-                raise InvalidArgument(option, "a file", place)
+                raise errors.InvalidArgument(option, "a file", place)
 
     @property
     def url(self) -> str:
@@ -129,15 +128,15 @@ class ServerSettings(BaseModel):
         return cls(**json.loads(text))
 
 
-def _refused(fault: ValidationError) -> InvalidArgument:
+def _refused(fault: ValidationError) -> errors.InvalidArgument:
     """Return the error for the first setting that is none."""
     first = fault.errors()[0]
     name, fields = str(first["loc"][0]), ServerSettings.model_fields
     if name not in fields:
-        return InvalidArgument("a setting", f"one of {', '.join(fields)}", repr(name))
+        return errors.InvalidArgument("a setting", f"one of {', '.join(fields)}", repr(name))
     is_out_of_range = first["type"].startswith(("greater", "less"))
     came = first["input"] if is_out_of_range else "another value"
-    return InvalidArgument(name.replace("_", "-"), str(fields[name].description), came)
+    return errors.InvalidArgument(name.replace("_", "-"), str(fields[name].description), came)
 
 
 def settings_from(
@@ -172,20 +171,20 @@ def settings_from(
     }
     try:
         return ServerSettings(**ChainMap(*sources.values()))
-    except InvalidArgument as error:
+    except errors.InvalidArgument as error:
         argument, allowed, came, remedy = error.args
         name = argument.replace("-", "_")
         source = next((source for source, stated in sources.items() if name in stated), None)
         if source is None:
             raise
-        raise InvalidArgument(argument, allowed, f"{came} in {source}", remedy) from None
+        raise errors.InvalidArgument(argument, allowed, f"{came} in {source}", remedy) from None
 
 
 def _toml(file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(file.read_text("utf-8"))
     except (OSError, ValueError):
-        raise InvalidArgument("--config", "a TOML file that can be read", file) from None
+        raise errors.InvalidArgument("--config", "a TOML file that can be read", file) from None
 
 
 # -- metrics of the owner's own --------------------------------------------------------------
@@ -216,7 +215,7 @@ def metrics_in(places: Sequence[str]) -> Mapping[str, Metric]:
         file, _, name = place.rpartition(":")
         metric = _run(Path(file)).get(name)
         if not isinstance(metric, Metric):
-            raise InvalidArgument("metrics", _ALLOWED, repr(place))
+            raise errors.InvalidArgument("metrics", _ALLOWED, repr(place))
         found[metric.name] = metric
     return found
 
@@ -225,10 +224,10 @@ def _run(file: Path) -> dict[str, object]:
     """Run a file, and return its names."""
     spec = importlib.util.spec_from_file_location(f"ladderholdout_{file.stem}", file)
     try:
-        if spec is None or spec.loader is None or is_writable_to_others(os.stat(file)):
-            raise InvalidArgument("metrics", _ALLOWED, str(file))
+        if spec is None or spec.loader is None or process.is_writable_to_others(os.stat(file)):
+            raise errors.InvalidArgument("metrics", _ALLOWED, str(file))
     except OSError as fault:
-        raise InvalidArgument("metrics", _ALLOWED, f"{file}: {fault.strerror}") from None
+        raise errors.InvalidArgument("metrics", _ALLOWED, f"{file}: {fault.strerror}") from None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return vars(module)

@@ -17,22 +17,16 @@ from typing import Any, TypeAlias
 
 from ladderholdout.audit import report
 from ladderholdout.errors import HoldoutConflict, InvalidArgument
-from ladderholdout.guard import commands
-from ladderholdout.guard.certificate import ScoreCertificate
+from ladderholdout.guard import certificate, commands, opening
 from ladderholdout.guard.ladder import LocalLadder
 from ladderholdout.guard.on_record import known_certificate
 from ladderholdout.guard.open_ladder import DESCRIBED, STATED_BY
-from ladderholdout.guard.opening import find_ladder
 from ladderholdout.holdout import LadderHoldout
 from ladderholdout.leaderboard import Leaderboard
 from ladderholdout.leaderboard import commands as boards
 from ladderholdout.leaderboard.standings import BOARD, start, team_ladder
-from ladderholdout.ledger import Ledger, shown
-from ladderholdout.ledger.fold import LadderRecord
-from ladderholdout.ledger.log import now
-from ladderholdout.ledger.place import Access
+from ladderholdout.ledger import Ledger, fold, log, place, shown, transaction
 from ladderholdout.ledger.rules import rule_shown
-from ladderholdout.ledger.transaction import Transaction
 from ladderholdout.remote.tables import Form
 from ladderholdout.server import accounts
 from ladderholdout.server.accounts import AccountRecord
@@ -116,12 +110,11 @@ class View:
         A server has one for each holdout; the owner of a ledger sees that of the ladder.
         """
 
-        def find(tx: Transaction, ladder: LadderRecord) -> str | None:
+        def find(tx: transaction.Transaction, ladder: fold.LadderRecord) -> str | None:
             known = (other.settings for other in tx.ladders(ladder.holdout_id))
             names = [stated.name for stated in known if stated.account == BOARD]
-            if self.account is None:
-                names = [name for name in names if name == ladder.settings.name]
-            return next(iter(names), None)
+            own = ladder.settings.name
+            return next((name for name in names if self.account is not None or name == own), None)
 
         return self.ladder.read(find)
 
@@ -180,7 +173,7 @@ class View:
         if not self.plays(kind):
             raise NotThere
 
-    def known_certificate(self) -> tuple[ScoreCertificate, bool]:
+    def known_certificate(self) -> tuple[certificate.ScoreCertificate, bool]:
         """Return the certificate on record, and whether `Certify` would put one there."""
         known, possible = known_certificate(self.ladder)
         return self._shown(known), possible
@@ -232,7 +225,7 @@ class View:
         if self.account is None or isinstance(command, commands.Rows):
             return answer
 
-        def others(tx: Transaction, ladder: LadderRecord) -> tuple[str, ...]:
+        def others(tx: transaction.Transaction, ladder: fold.LadderRecord) -> tuple[str, ...]:
             return tuple(other.name for other, _ in tx.sharing(ladder.holdout_id))
 
         return Reader(self.role, self.holder, partial(self.ladder.read, others)).shown(answer)
@@ -368,11 +361,13 @@ class Served:
         elif whose is None:
             return home
 
-        def find(tx: Transaction, ladder: LadderRecord) -> LadderRecord | None:
+        def find(
+            tx: transaction.Transaction, ladder: fold.LadderRecord
+        ) -> fold.LadderRecord | None:
             if account.role == "analyst":
                 return tx.fold(ladder.holdout_id).ladders.get(account.ladder or 0)
             holdout = tx.holdout(ladder.holdout_id)
-            return find_ladder(tx, holdout, whose or "", ladder.settings.name)
+            return opening.find_ladder(tx, holdout, whose or "", ladder.settings.name)
 
         record = home.read(find)
         if record is None and starts and whose is not None:
@@ -418,50 +413,6 @@ class AccountHolder:
             if account.holdout == name:
                 return self.served.view(account, chosen.get("account"))
         raise NotThere
-
-
-# -- the owner of a ledger, where it is ------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerOwner:
-    """The one person of `ladder-holdout ui`, whose ledger it is.
-
-    Attributes
-    ----------
-    url : str
-    """
-
-    url: str
-
-    @property
-    def label(self) -> str:
-        """The ledger, for the head of each page."""
-        return shown(self.url)
-
-    def views(self) -> Sequence[View]:
-        """Return a view for each ladder of each holdout, the newest holdout first."""
-        with Ledger(self.url).read() as tx:
-            return [
-                self._view(holdout.name, ladder.settings.account, ladder.settings.name)
-                for holdout in reversed(tx.holdouts())
-                for ladder in tx.ladders(holdout.id)
-            ]
-
-    def view(self, name: str, chosen: Mapping[str, str]) -> View:
-        """Return the view on a ladder; without a choice on the first of the holdout."""
-        for view in self.views():
-            if view.name == name and chosen.items() <= view.chosen.items():
-                return view
-        raise NotThere
-
-    def _view(self, name: str, account: str, ladder: str) -> View:
-        opened = partial(accounts.reopened, self.url, name, account, ladder)
-        return View(self.url, name, {"account": account, "ladder": ladder}, opened)
-
-
-Person: TypeAlias = AccountHolder | LedgerOwner
-"""Somebody who uses the pages."""
 
 
 # -- sessions ---------------------------------------------------------------------------
@@ -551,7 +502,7 @@ class AccountGate:
 
     def leave(self, cookie: str) -> None:
         """End the session of a cookie in the ledger, for every process that reads it."""
-        digest, until = _digest(cookie), now() + timedelta(seconds=LIFE)
+        digest, until = _digest(cookie), log.now() + timedelta(seconds=LIFE)
         self._ledger.transact(lambda tx: tx.end_session(digest, until))
 
     def _held(self, cookie: str) -> Iterator[tuple[AccountRecord, int, str]]:
@@ -564,13 +515,13 @@ class AccountGate:
             return
         digest = _digest(cookie)
 
-        def valid(tx: Transaction) -> tuple[AccountRecord, ...]:
+        def valid(tx: transaction.Transaction) -> tuple[AccountRecord, ...]:
             if tx.has_ended(digest):
                 return ()
             found = (accounts.by_key(tx, key) for key in fresh)
             return tuple(account for account in found if account is not None)
 
-        for account in self._ledger.transact(valid, Access.READ):
+        for account in self._ledger.transact(valid, place.Access.READ):
             since, masked = fresh[account.token_key]
             token = _masked(name, account, since, base64.urlsafe_b64decode(masked))
             if accounts.is_token_of(account, token.decode("latin-1")):
@@ -595,7 +546,7 @@ def _masked(name: str, account: AccountRecord, since: int, token: bytes) -> byte
 
 
 class LocalGate:
-    """Lets in one person, once, who has the token that was printed on this machine.
+    """Lets in the owner of a ledger, once, who has the token that was printed on this machine.
 
     Parameters
     ----------
@@ -603,18 +554,24 @@ class LocalGate:
         Of the ledger.
     port : int
     token : str
+
+    Attributes
+    ----------
+    label : str
+        The ledger, for the head of each page.
     """
 
     def __init__(self, url: str, port: int, token: str) -> None:
         # Cookies are of a host, whatever the port: several of these pages may be open.
         self.cookie, self.port = f"ladderholdout-{port}", port
-        self._owner, self._token, self._known = LedgerOwner(url), token, ""
+        self.label, self._url = shown(url), url
+        self._token, self._known = token, ""
         self._lock = threading.Lock()
 
     def read(self, cookie: str) -> Session:
         """Return the owner's session, or one of nobody."""
         known = self._known and hmac.compare_digest(cookie.encode(), self._known.encode())
-        return Session(cookie, self._owner) if known else Session(_drawn())
+        return Session(cookie, self) if known else Session(_drawn())
 
     def enter(self, cookie: str, token: str) -> Session | None:
         """Take the token, the first time that it is shown."""
@@ -622,12 +579,35 @@ class LocalGate:
             if self._known or not hmac.compare_digest(token.encode(), self._token.encode()):
                 return None
             self._known = _drawn()
-        return Session(self._known, self._owner)
+        return Session(self._known, self)
 
     def leave(self, cookie: str) -> None:
         """End the session; the address that was printed has let somebody in, and lets in nobody."""
         self._known = _drawn()
 
+    def views(self) -> Sequence[View]:
+        """Return a view for each ladder of each holdout, the newest holdout first."""
+        with Ledger(self._url).read() as tx:
+            return [
+                self._view(holdout.name, ladder.settings.account, ladder.settings.name)
+                for holdout in reversed(tx.holdouts())
+                for ladder in tx.ladders(holdout.id)
+            ]
+
+    def view(self, name: str, chosen: Mapping[str, str]) -> View:
+        """Return the view on a ladder; without a choice on the first of the holdout."""
+        for view in self.views():
+            if view.name == name and chosen.items() <= view.chosen.items():
+                return view
+        raise NotThere
+
+    def _view(self, name: str, account: str, ladder: str) -> View:
+        opened = partial(accounts.reopened, self._url, name, account, ladder)
+        return View(self._url, name, {"account": account, "ladder": ladder}, opened)
+
+
+Person: TypeAlias = AccountHolder | LocalGate
+"""Somebody who uses the pages."""
 
 Gate: TypeAlias = AccountGate | LocalGate
 """Lets people in to the pages."""

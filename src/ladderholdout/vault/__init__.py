@@ -29,8 +29,7 @@ from ladderholdout.errors import InvalidArgument, LadderHoldoutError, VaultError
 from ladderholdout.extras import needed
 from ladderholdout.identity import hashing
 from ladderholdout.metrics.arrays import index_of, indexed
-from ladderholdout.vault import values
-from ladderholdout.vault.arrow import Damaged, NotData
+from ladderholdout.vault import arrow, values
 
 PLACE = "LADDERHOLDOUT_VAULT"
 """Environment variable: the folder or URL where a process finds the vaults, by their names."""
@@ -60,6 +59,8 @@ class Rows:
         The features as the user gave them.
     y : ndarray, shape (n,) or (n, n_outputs)
     sample_weight : ndarray, shape (n,), or None
+    index_of_y : pandas.Index, optional
+        That of the labels as they were given, if the features have none; a vault does not keep it.
 
     Examples
     --------
@@ -71,6 +72,12 @@ class Rows:
     X: Any
     y: NDArray[Any]
     sample_weight: NDArray[Any] | None
+    index_of_y: Any = None
+
+    @property
+    def index(self) -> Any:
+        """The index of pandas by which predictions are brought into the order of the rows."""
+        return self.index_of_y if index_of(self.X) is None else index_of(self.X)
 
     @property
     def labels(self) -> NDArray[Any]:
@@ -90,11 +97,6 @@ def is_url(place: object) -> bool:
     (True, False)
     """
     return isinstance(place, str) and "://" in place
-
-
-def folder_of(path: str) -> Place:
-    """Return the folder of a vault, as a URL where the vault has one."""
-    return path.rpartition("/")[0] if is_url(path) else Path(path).parent
 
 
 def write(folder: Place, stem: str, rows: Rows) -> tuple[Place, str]:
@@ -256,7 +258,7 @@ def _rows_in(file: io.BytesIO) -> Rows:
     n = X.shape[0] if hasattr(X, "shape") else len(X)
     for array in (y,) if weights is None else (y, weights):
         if not isinstance(array, np.ndarray) or not array.size >= len(array) == n:
-            raise Damaged
+            raise arrow.Damaged
     return Rows(X, y, weights)
 
 
@@ -285,7 +287,7 @@ def _packed(**named: Any) -> values.Packed:
             raise
         except Exception as error:  # of a package's own types, and its text may show a cell
             kind = type(value).__name__
-            fault = error if isinstance(error, NotData) else f" with {type(error).__name__}"
+            fault = error if isinstance(error, arrow.NotData) else f" with {type(error).__name__}"
             came = f"a {kind}{fault}".removesuffix(f" with cells of type {kind}")
             remedy = f"Convert it {_CONVERTED}, or give vault=False, which keeps no copy of it."
             raise InvalidArgument(name, _DATA, came, remedy) from None

@@ -313,6 +313,10 @@ def _masked_parts(values: Any) -> dict[str, Any]:
     return {"values": numbers, "mask": values.isna()}
 
 
+def _masked(kind: str, values: Any, mask: Any) -> Any:
+    return getattr(_pandas().arrays, kind)(values, mask)
+
+
 def _text_parts(values: Any) -> dict[str, Any]:
     name = str(values.dtype)
     # The text of a dtype of text is the same for both ways in which it is stored.
@@ -395,21 +399,18 @@ KINDS: dict[str, tuple[Callable[[Any], dict[str, Any]], Callable[..., Any]]] = {
     },
     "pandas.DataFrame": (_frame_parts, _frame),
     "pandas.Series": (_series_parts, _series),
-    "pandas.Index": (_index_parts, _index),
-    "pandas.CategoricalIndex": (_index_parts, _index),
-    "pandas.DatetimeIndex": (_index_parts, _index),
-    "pandas.TimedeltaIndex": (_index_parts, _index),
+    **{
+        f"pandas.{kind}Index": (_index_parts, _index)
+        for kind in ("", "Categorical", "Datetime", "Timedelta")
+    },
     "pandas.RangeIndex": (_range_parts, _range),
     "pandas.MultiIndex": (_levels_parts, _levels),
     "pandas.Categorical": (_category_parts, _category),
-    "pandas.BooleanArray": (_masked_parts, lambda **parts: _pandas().arrays.BooleanArray(**parts)),
-    "pandas.FloatingArray": (
-        _masked_parts,
-        lambda **parts: _pandas().arrays.FloatingArray(**parts),
-    ),
-    "pandas.IntegerArray": (_masked_parts, lambda **parts: _pandas().arrays.IntegerArray(**parts)),
-    "pandas.StringArray": (_text_parts, _text),
-    "pandas.ArrowStringArray": (_text_parts, _text),
+    **{
+        f"pandas.{kind}Array": (_masked_parts, partial(_masked, f"{kind}Array"))
+        for kind in ("Boolean", "Floating", "Integer")
+    },
+    **{f"pandas.{kind}Array": (_text_parts, _text) for kind in ("String", "ArrowString")},
     "pandas.DatetimeArray": (_zoned_parts, _zoned),
     "pandas.ArrowExtensionArray": (_of_arrow_parts, _of_arrow),
     "polars.DataFrame": (_polars_parts, _polars_frame),

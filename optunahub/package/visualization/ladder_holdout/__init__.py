@@ -1,17 +1,17 @@
-"""A guarded holdout on a study of Optuna: callbacks, and a figure of what was released."""
+"""A guarded holdout on a study of Optuna: a callback, and a picture of what was released."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ladderholdout import LadderHoldout
-from ladderholdout.integrations.optuna import dashboard
 from ladderholdout.integrations.optuna import Gate
+from ladderholdout.integrations.optuna import plots
+from matplotlib.axes import Axes
 import optuna
-import plotly.graph_objects as go
 
 
-__all__ = ["DashboardCallback", "LadderGateCallback", "plot_ladder"]
+__all__ = ["LadderGateCallback", "plot_ladder"]
 
 
 class LadderGateCallback:
@@ -38,16 +38,7 @@ class LadderGateCallback:
         self._gate(study, trial)
 
 
-class DashboardCallback(dashboard.Dashboard):
-    """Keep a note and a figure on the study up to date, for Optuna Dashboard.
-
-    Args:
-        holdout: The guarded holdout.
-        every: After so many trials.
-    """
-
-
-def plot_ladder(study: optuna.Study, holdout: LadderHoldout) -> go.Figure:
+def plot_ladder(study: optuna.Study, holdout: LadderHoldout) -> Axes:
     """Plot what the holdout released against the inner scores of the trials.
 
     Args:
@@ -56,6 +47,6 @@ def plot_ladder(study: optuna.Study, holdout: LadderHoldout) -> go.Figure:
 
     Returns
     -------
-        A figure of Plotly. No raw score is in it.
+        Axes of Matplotlib. No raw score is in them.
     """
-    return dashboard.plot_ladder(holdout, study)
+    return plots.plot_ladder(holdout, study)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from ladderholdout.errors import printable
 from ladderholdout.guard import commands
-from ladderholdout.guard.certificate import ScoreCertificate
 from ladderholdout.guard.open_ladder import OpenLadder
 from ladderholdout.guard.printing import picture_of
 from ladderholdout.guard.views import Status
@@ -30,7 +29,7 @@ _LONGEST = 7500
 # What MLflow takes as a parameter, and of how many in one request.
 _NO_KEY = re.compile(r"[^\w\-. /]", re.ASCII)
 _LONGEST_KEY, _LONGEST_VALUE, _PARAMETERS = 250, 500, 100
-SIZE = 760, 320
+_SIZE = 760, 320
 _SAID = {
     names.ANALYST: (
         "A search that is guarded by ladderholdout. The metric `ladder_released` is the score that "
@@ -57,9 +56,9 @@ def describe(client: MlflowClient, run_id: str, holdout: OpenLadder, kind: str) 
     client.log_inputs(run_id, [input_of(holdout)])
     if kind == names.ANALYST:
         _log_parameters(client, run, holdout, status.incumbent)
-        picture = drawn(holdout, status, status.certificate)
+        picture = _drawn(holdout, status)
         if picture is not None:
-            client.log_text(run_id, picture.file(*SIZE), PICTURE)
+            client.log_text(run_id, picture.file(*_SIZE), PICTURE)
 
 
 def _log_parameters(
@@ -120,14 +119,14 @@ def _cell(value: str) -> str:
     return plain.replace("\n", " ")
 
 
-def drawn(holdout: OpenLadder, status: Status, certificate: ScoreCertificate) -> Picture | None:
+def _drawn(holdout: OpenLadder, status: Status) -> Picture | None:
     """Return the picture of a ladder's latest submissions; None where there is none.
 
     It is read for a copy: nobody is shown it through this process.
     """
     asked = commands.History(after=max(0, status.submissions - _DRAWN), limit=commands.ALL)
     entries = holdout.execute(asked, shown=False).submissions
-    return picture_of(status, certificate, entries) if entries else None
+    return picture_of(status, status.certificate, entries) if entries else None
 
 
 def input_of(holdout: OpenLadder) -> DatasetInput:

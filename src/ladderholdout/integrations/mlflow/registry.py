@@ -1,17 +1,15 @@
-"""Certificates on versions of registered models: a JSON file, an HTML page, and tags."""
+"""Certificates on versions of registered models: a JSON file and tags."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from ladderholdout.arguments import text
-from ladderholdout.errors import HoldoutConflict, InvalidArgument, printable
+from ladderholdout.errors import HoldoutConflict, InvalidArgument
 from ladderholdout.guard import commands
 from ladderholdout.guard.batches import held_by
 from ladderholdout.guard.certificate import ScoreCertificate, interval
@@ -19,9 +17,7 @@ from ladderholdout.guard.open_ladder import HasLadder, OpenLadder, Origin, ladde
 from ladderholdout.guard.printing import number
 from ladderholdout.guard.views import Status, incumbent_named
 from ladderholdout.integrations.mlflow import service as names
-from ladderholdout.integrations.mlflow.page import SIZE, drawn
 from ladderholdout.integrations.mlflow.uris import is_own
-from ladderholdout.pictures import Picture
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -30,7 +26,7 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 """Of the JSON file; it changes when a field changes its meaning or goes."""
 
-JSON, HTML = "certificate.json", "certificate.html"
+JSON = "certificate.json"
 _NOT_SHOWN = "not asked for"
 
 
@@ -43,9 +39,9 @@ class CertifiedVersion:
     name, version : str
         Of the model in the registry.
     run_id : str
-        The run whose artifacts the files are.
+        The run whose artifact the file is.
     folder : str
-        Of the files among the run's artifacts.
+        Of the file among the run's artifacts.
     certificate : dict
         What the JSON file holds.
 
@@ -76,9 +72,9 @@ def certify_version(
 
     What the model predicts on the holdout is submitted. Where that repeats the incumbent's
     predictions, it steps nothing, and the certificate is the version's; else nothing is attached,
-    and the submission is an ordinary query. Two artifacts of the version's run are written,
-    ``certificates/NAME-vVERSION/certificate.json`` and ``.html``, and then tags of the version,
-    all under ``ladderholdout.``. None of them holds a raw score.
+    and the submission is an ordinary query. An artifact of the version's run is written,
+    ``certificates/NAME-vVERSION/certificate.json``, and then tags of the version, all under
+    ``ladderholdout.``. None of them holds a raw score.
 
     Parameters
     ----------
@@ -100,7 +96,7 @@ def certify_version(
     Raises
     ------
     InvalidArgument
-        The version has no run to hold the files, or its model is in another registry than
+        The version has no run to hold the file, or its model is in another registry than
         MLflow's own setting.
     HoldoutConflict
         The model is not the incumbent, or there is no certificate; nothing was attached.
@@ -129,7 +125,7 @@ def certify_version(
     >>> done.certificate["released_score"] == released
     True
     >>> [one.path for one in client.list_artifacts(done.run_id, done.folder)]
-    ['certificates/tree-v1/certificate.html', 'certificates/tree-v1/certificate.json']
+    ['certificates/tree-v1/certificate.json']
     >>> folder.cleanup()
     """
     ladder, name = ladder_of(holdout), text("name", name)
@@ -142,7 +138,7 @@ def certify_version(
         if not run_id:
             raise InvalidArgument(
                 "version",
-                "registered from a run, whose artifacts the certificate's files become",
+                "registered from a run, whose artifact the certificate becomes",
                 f"{name} {version}, which has none",
                 "Register it again with run_id=, or from mlflow.log_model in a run.",
             )
@@ -160,9 +156,8 @@ def certify_version(
                 f"There is no certificate, so none was attached: {certificate.missing}."
             )
         described = document(ladder, status, certificate, found)
-        picture = drawn(ladder, status, certificate)
         with names.faults_named(uri):
-            return _attached(client, run_id, described, page_of(described, picture))
+            return _attached(client, run_id, described)
 
 
 def _client(uri: str, registry_uri: str | None) -> MlflowClient:
@@ -238,15 +233,12 @@ def document(
     }
 
 
-def _attached(
-    client: MlflowClient, run_id: str, described: dict[str, Any], page: str
-) -> CertifiedVersion:
-    """Write the files, and then the tags that name them."""
+def _attached(client: MlflowClient, run_id: str, described: dict[str, Any]) -> CertifiedVersion:
+    """Write the file, and then the tags that name it."""
     name, version = described["model"]["name"], described["model"]["version"]
     folder = f"certificates/{_plain(name)}-v{version}"
     written = json.dumps(described, indent=2, ensure_ascii=False)
     client.log_text(run_id, written, f"{folder}/{JSON}")
-    client.log_text(run_id, page, f"{folder}/{HTML}")
     for key, value in _tags(described, folder).items():
         client.set_model_version_tag(name, version, names.PREFIX + key, value)
     return CertifiedVersion(name, version, run_id, folder, described)
@@ -277,114 +269,3 @@ def _interval(described: dict[str, Any]) -> str:
     low, high = described["interval"]["low"], described["interval"]["high"]
     ends = interval(-math.inf if low is None else low, math.inf if high is None else high)
     return ", ".join([ends, *described["beside"]])
-
-
-# -- the page --------------------------------------------------------------------------
-
-_STYLE = """
-:root { color-scheme: light dark; --paper: #f5f7f9; --sheet: #ffffff; --ink: #17212b;
-  --soft: #52606d; --line: #dbe1e8; --strong: #b9c4cf; --accent: #0b6b6b; --tint: #e3f1f0; }
-@media (prefers-color-scheme: dark) { :root { --paper: #0f1419; --sheet: #171e25; --ink: #e7ecf1;
-  --soft: #a2afbb; --line: #2b353f; --strong: #46535f; --accent: #62cdc4; --tint: #17302f; } }
-* { box-sizing: border-box; }
-body { margin: 0; padding: 1.5rem 1rem 3rem; background: var(--paper); color: var(--ink);
-  overflow-wrap: anywhere; font: 1rem/1.55 system-ui, "Segoe UI", Roboto, sans-serif; }
-main { max-width: 50rem; margin-inline: auto; padding: clamp(1rem, 4vw, 2.25rem);
-  background: var(--sheet); border: 1px solid var(--line); border-radius: .6rem; }
-h1 { font-size: 1.5rem; line-height: 1.25; margin: 0; }
-h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; }
-p { margin: .4rem 0 0; }
-.soft, dt { color: var(--soft); }
-.result { margin: 1.5rem 0 0; padding: 1rem 1.2rem; background: var(--tint);
-  border-left: .3rem solid var(--accent); border-radius: .3rem; }
-.result strong { display: block; font-size: clamp(1.4rem, 5vw, 1.9rem); line-height: 1.25; }
-dl { display: grid; grid-template-columns: minmax(9rem, max-content) 1fr; gap: .35rem 1.25rem;
-  margin: .5rem 0 0; font-variant-numeric: tabular-nums; }
-dd { margin: 0; }
-ul { margin: .5rem 0 0; padding-left: 1.2rem; }
-code { font: .9em ui-monospace, Menlo, Consolas, monospace; }
-svg { display: block; width: 100%; height: auto; margin-top: .5rem;
-  font: 12px system-ui, "Segoe UI", Roboto, sans-serif; }
-svg .tick, svg .label { fill: var(--soft); }
-svg .grid { stroke: var(--line); fill: none; }
-svg .axis, svg .missed { stroke: var(--strong); fill: none; }
-svg .band { fill: var(--tint); }
-svg .edge { stroke: var(--accent); stroke-dasharray: 4 4; fill: none; }
-svg .line { stroke: var(--accent); stroke-width: 2.5; fill: none; }
-svg .dot { fill: var(--accent); stroke: var(--sheet); stroke-width: 2; }
-@media (max-width: 34rem) {
-  dl { grid-template-columns: 1fr; gap: 0; }
-  dd { margin-bottom: .5rem; }
-}
-@media print { body { background: none; padding: 0; } main { border: 0; } }
-"""
-
-
-def page_of(described: dict[str, Any], picture: Picture | None) -> str:
-    """Return the certificate as one HTML file, which fetches and runs nothing.
-
-    Parameters
-    ----------
-    described : dict
-        What the JSON file holds.
-    picture : Picture or None
-        Of the ladder.
-    """
-    return "".join(_parts(described, picture))
-
-
-def _parts(described: dict[str, Any], picture: Picture | None) -> Iterator[str]:
-    show: Callable[[object], str] = lambda value: escape(printable(str(value)))  # noqa: E731
-    model, holdout = described["model"], described["holdout"]
-    title = f"Certificate of {model['name']}, version {model['version']}"
-    share = f"{100 * described['confidence']:.4g} %"
-    yield (
-        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        '<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,">'
-        f"<title>{show(title)}</title><style>{_STYLE}</style></head><body><main>"
-        f"<h1>{show(title)}</h1>"
-        f'<p class="soft">ladderholdout, {show(described["date"])}</p>'
-        f'<section class="result" aria-label="Result"><strong>{show(_interval(described))}</strong>'
-        f"<p>is where the true {show(described['metric'])} of this model lies with a confidence of "
-        f"{share}, however the model was searched for. Released score: "
-        f"{show(number(described['released_score'], _NOT_SHOWN))}.</p></section>"
-        "<h2>Facts</h2><dl>"
-    )
-    for what, value in _facts(described):
-        yield f"<dt>{show(what)}</dt><dd>{show(value)}</dd>"
-    yield "</dl>"
-    if picture is not None:
-        yield f"<h2>The ladder</h2>{picture.svg(*SIZE, 'ladder')}"
-    yield "<h2>What it rests on</h2><p>It is void unless all of this is true:</p><ul>"
-    for one in described["assumptions"]:
-        yield f"<li>{show(one)}</li>"
-    yield (
-        '</ul><p class="soft">The interval counts every query of the holdout '
-        f"{show(holdout['name'])} that its ledger knows of. This page holds no raw score.</p>"
-        "</main></body></html>\n"
-    )
-
-
-def _facts(described: dict[str, Any]) -> Iterator[tuple[str, object]]:
-    model, holdout, ladder = described["model"], described["holdout"], described["ladder"]
-    head = described["ledger_head"]
-    better = "higher" if described["greater_is_better"] else "lower"
-    yield "model", f"{model['name']}, version {model['version']} (run {model['run_id']})"
-    yield "holdout", f"{holdout['name']}, {holdout['n']} rows"
-    yield "fingerprint", holdout["fingerprint"]
-    yield "metric", f"{described['metric']} ({better} is better), on {described['n']} rows"
-    yield "released score", number(described["released_score"], _NOT_SHOWN)
-    yield "interval", f"{_interval(described)} (bound: {described['bound']})"
-    yield "confidence", f"{described['confidence']:g}"
-    yield "queries", described["queries"]
-    if described["queries_of_overlapping_holdouts"]:
-        yield "of overlapping holdouts", described["queries_of_overlapping_holdouts"]
-    where = f"{ladder['account']}/{ladder['name']}"
-    yield "incumbent", f"submission {described['incumbent']} of {where}"
-    yield "mechanism", ladder["mechanism"]
-    yield (
-        "end of the ledger's chain",
-        "not shown by its server" if head is None else f"link {head['length']}, {head['hash']}",
-    )
-    yield "software", described["software"]

@@ -23,7 +23,6 @@ from ladderholdout.guard.settings import count_rows
 from ladderholdout.guard.views import Release
 from ladderholdout.identity.copies import copy_of
 from ladderholdout.integrations.optuna import trials
-from ladderholdout.integrations.optuna.again import built_again, is_of
 from ladderholdout.integrations.optuna.folds import scores_of_folds
 from ladderholdout.integrations.ranges import Folds, predicted_on_folds, proposed_range
 from ladderholdout.integrations.sklearn import asks, checked_folds
@@ -127,7 +126,6 @@ class Objective:
         self._holdout, self._inner, self._train = ladder, inner, train
         self._guarded = whole("guarded", guarded, least=0)
         self._call: trials.Call | None = None
-        self._study: Study | None = None
 
     def __call__(self, trial: Trial) -> float | tuple[float, ...]:
         """Build, submit, and return what the sampler may know.
@@ -219,8 +217,8 @@ class Objective:
     def candidate(self, trial: Trial | FrozenTrial, *, score: bool = True) -> trials.Candidate:
         """Build the model of a trial: fitted, and with its inner score.
 
-        For a finished trial `build` receives one that can report, note and be asked for its
-        study, all in a copy in memory: nothing of it reaches the study's storage.
+        For a finished trial `build` receives a copy of it: nothing that is noted there reaches
+        the study's storage, what is reported goes nowhere, and there is no study to ask.
 
         Parameters
         ----------
@@ -253,10 +251,7 @@ class Objective:
         >>> objective.candidate(study.best_trial).inner_score > 0.8
         True
         """
-        if isinstance(trial, Trial | FrozenTrial):
-            candidate = self._built(trial)
-        else:  # a FixedTrial has neither study nor number
-            candidate = self._taken(self._build(trial))
+        candidate = self._built(trial)
         if self._train is None:
             return candidate
         inner = score and self._inner is not None
@@ -266,7 +261,7 @@ class Objective:
         return replace(candidate, model=candidate.model.fit(X, y), inner_score=inner_score)
 
     def _running(self, trial: Trial) -> None:
-        """Refuse a trial that does not run, and remember the study of one that does."""
+        """Refuse a trial that does not run."""
         if not isinstance(trial, Trial):
             raise InvalidArgument(
                 "trial",
@@ -274,15 +269,12 @@ class Objective:
                 type(trial).__name__,
                 "The model of a finished trial: objective.candidate(trial).model.",
             )
-        self._study = trial.study
 
     def _built(self, trial: Trial | FrozenTrial) -> trials.Candidate:
-        if not isinstance(trial, FrozenTrial):
-            return self._taken(self._build(trial))
-        known = self._study if self._study is not None and is_of(self._study, trial) else None
-        return self._taken(built_again(self._build, known, trial))
-
-    def _taken(self, built: Any) -> trials.Candidate:
+        if isinstance(trial, FrozenTrial):
+            built = trials.built_again(self._build, trial)
+        else:
+            built = self._build(trial)
         return trials.candidate_of(
             built, fits=self._train is not None, clones=self._inner is not None
         )
@@ -307,13 +299,7 @@ class Objective:
         return means if several else means["score"]
 
 
-def candidate_again(objective: Objective, study: Study, trial: FrozenTrial) -> trials.Candidate:
-    """Build the model of a finished trial of a study; the inner folds are not run."""
-    objective._study = study
-    return objective.candidate(trial, score=False)
-
-
-def propose_range(objective: Objective, study: Study, best: FrozenTrial) -> None:
+def propose_range(objective: Objective, best: FrozenTrial) -> None:
     """Warn with a range of the loss where that is missing or far wider than inner errors.
 
     Nothing is proposed without inner folds of the library's own.
@@ -321,7 +307,6 @@ def propose_range(objective: Objective, study: Study, best: FrozenTrial) -> None
     if objective._inner is None or objective._train is None:
         return
     X, y, groups = objective._train
-    objective._study = study
 
     def on_folds() -> Folds:
         model = objective._built(best).model

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -12,21 +12,15 @@ from typing import Any
 from uuid import uuid4
 
 import numpy as np
+from optuna.exceptions import TrialPruned
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
+from ladderholdout import errors, thirdparty
 from ladderholdout.arguments import as_given, choice, finite
-from ladderholdout.errors import (
-    InvalidArgument,
-    InvalidSubmission,
-    LadderHoldoutError,
-    LadderHoldoutWarning,
-    SearchStopped,
-    warn,
-)
 from ladderholdout.feedback import POLICIES, check_policy, feedback_of, feedback_of_improvement
 from ladderholdout.guard.containment import without_frames
 from ladderholdout.guard.context import APART, describe_estimator, describe_parameters
@@ -160,18 +154,59 @@ def call_of(frame: Frame, objective: object, trial: Trial, known: Call | None) -
 
 
 def _begun(token: object, trial: Trial) -> Call:
-    there = {one.number: _as_now(one) for one in trial.study.get_trials(deepcopy=False)}
+    there = {
+        one.number: _copied(one) if one.state is TrialState.RUNNING else one
+        for one in trial.study.get_trials(deepcopy=False)
+    }
     return Call(token, there, _own={trial.number})
 
 
-def _as_now(trial: FrozenTrial) -> FrozenTrial:
-    """Return a trial as it is now; one that runs may change in place."""
-    if trial.state is not TrialState.RUNNING:
-        return trial
+def _copied(trial: FrozenTrial) -> FrozenTrial:
+    """Return a copy of a trial as it is now; a storage in memory hands out its own."""
     taken = copy(trial)
-    taken.params, taken.intermediate_values = dict(trial.params), dict(trial.intermediate_values)
+    taken.params, taken.distributions = dict(trial.params), dict(trial.distributions)
+    taken.intermediate_values = dict(trial.intermediate_values)
     taken.user_attrs, taken.system_attrs = dict(trial.user_attrs), dict(trial.system_attrs)
     return taken
+
+
+def built_again(build: Callable[[Any], Any], trial: FrozenTrial) -> Any:
+    """Return what a build returns for a copy of a finished trial.
+
+    Raises
+    ------
+    InvalidArgument
+        It prunes the trial, or asks it for what only a running trial has.
+    """
+    finished = _copied(trial)
+    try:
+        return build(finished)
+    except TrialPruned:
+        came = "one that prunes the trial by itself"
+        remedy = "Let it prune only where trial.should_prune() returns True."
+    except AttributeError as error:
+        if error.obj is not finished:
+            raise
+        came = f"one that asks the trial for {error.name!r}, which a finished one lacks"
+        remedy = _FINISHED
+    except ValueError as error:
+        if thirdparty.raised_by(error) != "optuna":
+            raise
+        came, remedy = f"one that is refused by Optuna: {error}", _FINISHED
+    raise errors.InvalidArgument(
+        "build",
+        f"a function that builds the model of finished trial {trial.number} again, by the "
+        "parameters that the trial has",
+        came,
+        remedy,
+    )
+
+
+_FINISHED = (
+    "A finished trial has no study, no storage and no further parameters. Keep what only a "
+    "running one can do under: if isinstance(trial, optuna.Trial). Or give a function that "
+    "builds the model and no more; the study need not run again."
+)
 
 
 def _was_waiting(trial: FrozenTrial) -> bool:
@@ -225,7 +260,7 @@ _NO_BATCH = Spot()
 def a_study(study: object) -> Study:
     """Validate a study."""
     if not isinstance(study, Study):
-        raise InvalidArgument("study", "an optuna.Study", as_given(study))
+        raise errors.InvalidArgument("study", "an optuna.Study", as_given(study))
     return study
 
 
@@ -252,7 +287,7 @@ def candidate_of(built: Any, *, fits: bool = False, clones: bool = False) -> Can
     candidate = built if isinstance(built, Candidate) else Candidate(built)
     _check_model(candidate.model, fits, clones)
     if not isinstance(candidate.others, tuple | list):
-        raise InvalidArgument("others", "a tuple of numbers", as_given(candidate.others))
+        raise errors.InvalidArgument("others", "a tuple of numbers", as_given(candidate.others))
     inner_score, others = candidate.inner_score, tuple(candidate.others)
     if isinstance(inner_score, Mapping):
         inner_scores = {
@@ -275,8 +310,8 @@ _SCORE = (
 )
 
 
-def _no_model(came: str, fits: bool, remedy: str = "") -> InvalidArgument:
-    return InvalidArgument("build", _RETURN[fits], came, remedy)
+def _no_model(came: str, fits: bool, remedy: str = "") -> errors.InvalidArgument:
+    return errors.InvalidArgument("build", _RETURN[fits], came, remedy)
 
 
 def _holds_no_labels(built: tuple[Any, ...]) -> bool:
@@ -369,7 +404,9 @@ def inner_scores_of(holdout: OpenLadder, candidate: Candidate) -> dict[str, floa
         allowed = "a number"
         if holdout.by_metric:
             allowed = f"a mapping with a number for each of {', '.join(map(repr, names))}"
-        raise InvalidArgument("inner_score", allowed, as_given(inner_score), "Or leave it out.")
+        raise errors.InvalidArgument(
+            "inner_score", allowed, as_given(inner_score), "Or leave it out."
+        )
     return dict.fromkeys(names, inner_score)
 
 
@@ -395,7 +432,7 @@ def check_objectives(holdout: OpenLadder, study: Study, candidate: Candidate, gu
     """Refuse a candidate that has no value for each objective of the study."""
     metrics = len(holdout.by_metric) or 1
     if len(study.directions) < metrics:
-        raise InvalidArgument(
+        raise errors.InvalidArgument(
             "study",
             f"one with a direction for each of the {metrics} metrics of the holdout",
             f"one with {len(study.directions)}",
@@ -404,7 +441,7 @@ def check_objectives(holdout: OpenLadder, study: Study, candidate: Candidate, gu
         )
     others = len(study.directions) - metrics
     if len(candidate.others) != others or not 0 <= guarded <= others:
-        raise InvalidArgument(
+        raise errors.InvalidArgument(
             "others",
             f"the values of the other {others} objectives, with guarded= from 0 to {others}",
             f"{len(candidate.others)} values with guarded={guarded!r}",
@@ -475,9 +512,9 @@ def stopping(trial: Trial) -> Iterator[None]:
     """Stop the study where the guard cannot answer; a model that is refused fails its trial."""
     try:
         yield
-    except InvalidArgument:
+    except errors.InvalidArgument:
         raise
-    except LadderHoldoutError as error:
+    except errors.LadderHoldoutError as error:
         # A study that catches exceptions would go on without the guard. Where the study
         # cannot be reached either, the guard's own error is the one to show.
         with suppress(Exception):
@@ -485,9 +522,9 @@ def stopping(trial: Trial) -> Iterator[None]:
         described = f"The guard cannot answer, so the study stops. {error}"
         # Optuna drops what the last trials of its threads raise (n_jobs > 1).
         if threading.current_thread() is not threading.main_thread():
-            with suppress(LadderHoldoutWarning):
-                warn(described, LadderHoldoutWarning)
-        raise SearchStopped(described) from error
+            with suppress(errors.LadderHoldoutWarning):
+                errors.warn(described, errors.LadderHoldoutWarning)
+        raise errors.SearchStopped(described) from error
 
 
 def predictions_of(holdout: OpenLadder, candidate: Candidate) -> Any:
@@ -496,10 +533,10 @@ def predictions_of(holdout: OpenLadder, candidate: Candidate) -> Any:
         return candidate.model
     try:
         return holdout.predict(candidate.model)
-    except LadderHoldoutError:
+    except errors.LadderHoldoutError:
         raise
     except Exception as error:
-        raise InvalidSubmission(
+        raise errors.InvalidSubmission(
             "build",
             "a function whose model is fitted and predicts the holdout's rows",
             f"one whose model raises {type(error).__name__}",

@@ -22,22 +22,8 @@ from ladderholdout.guard.seen import new_batch, note_shown
 from ladderholdout.guard.settings import parted
 from ladderholdout.guard.views import Release, Submission, incumbent_named, overtaken
 from ladderholdout.integrations.all_rows import fitted_on_all, given_to
-from ladderholdout.integrations.optuna.again import built_again
-from ladderholdout.integrations.optuna.loops import Objective, candidate_again, propose_range
-from ladderholdout.integrations.optuna.trials import (
-    BLOCK,
-    INNER_SCORES,
-    KEY,
-    SUBMISSION,
-    Candidate,
-    a_study,
-    candidate_of,
-    context_of,
-    in_direction,
-    numbered,
-    origin_of,
-    predictions_of,
-)
+from ladderholdout.integrations.optuna import trials
+from ladderholdout.integrations.optuna.loops import Objective, propose_range
 from ladderholdout.integrations.refit import check_choices
 from ladderholdout.mechanisms import State
 from ladderholdout.thirdparty import is_feasible
@@ -152,9 +138,9 @@ class Gate:
             )
         if trial.state is not TrialState.COMPLETE or _best_number(study) != trial.number:
             return
-        candidate = _built(self._build, study, trial)
-        origin = origin_of(candidate, context_of(study, trial), _key_of(study, trial))
-        release = self._holdout.submit(predictions_of(self._holdout, candidate), origin)
+        candidate = _built(self._build, trial)
+        origin = trials.origin_of(candidate, trials.context_of(study, trial), _key_of(study, trial))
+        release = self._holdout.submit(trials.predictions_of(self._holdout, candidate), origin)
         _keep_number(study, trial, self._holdout, release)
         self.releases.append(release)
         unconfirmed, confirmed = 0, 0
@@ -182,7 +168,7 @@ def finalists(
     """Show the holdout the best few of a finished study; see `LadderHoldout.finalists`."""
     ladder, k = ladder_of(holdout, several=True), whole_or_auto("k", k)
     build = function("build", build, "a function of a trial")
-    a_study(study)
+    trials.a_study(study)
     if len(study.directions) > 1:
         raise InvalidArgument(
             "study",
@@ -191,22 +177,22 @@ def finalists(
             f"Submit the models of its Pareto front: {_FRONT}.",
         )
     done = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-    trials = [trial for trial in done if is_feasible(trial)]
-    for trial in trials:
+    feasible = [trial for trial in done if is_feasible(trial)]
+    for trial in feasible:
         check_choices("study", trial.distributions)
-    if not trials:
+    if not feasible:
         raise InvalidArgument("study", "one with a feasible finished trial", "one without")
-    scores = [in_direction(study, trial.value or 0.0) for trial in trials]
-    order, count = ranked(scores, _folds(trials), k)
-    chosen = [trials[at] for at in order[:count]]
+    scores = [trials.in_direction(study, trial.value or 0.0) for trial in feasible]
+    order, count = ranked(scores, _folds(feasible), k)
+    chosen = [feasible[at] for at in order[:count]]
     if isinstance(build, Objective):
-        propose_range(build, study, chosen[0])
+        propose_range(build, chosen[0])
     batch = new_batch()
     # All are built before the first is shown, so that none can depend on an answer.
-    candidates = [_built(build, study, trial) for trial in chosen]
-    predictions = [ladder.fix(predictions_of(ladder, candidate)) for candidate in candidates]
+    candidates = [_built(build, trial) for trial in chosen]
+    predictions = [ladder.fix(trials.predictions_of(ladder, candidate)) for candidate in candidates]
     origins = [
-        origin_of(candidate, context_of(study, trial), _key_of(study, trial))
+        trials.origin_of(candidate, trials.context_of(study, trial), _key_of(study, trial))
         for trial, candidate in zip(chosen, candidates, strict=True)
     ]
     releases = []
@@ -215,18 +201,18 @@ def finalists(
         _keep_number(study, trial, ladder, release)
         releases.append(release)
     _, held = held_by(ladder, releases)
-    inner = (in_direction(study, trial.value or 0.0) for trial in chosen)
+    inner = (trials.in_direction(study, trial.value or 0.0) for trial in chosen)
     return tuple(map(Finalist, chosen, inner, releases, held))
 
 
-def _folds(trials: Sequence[FrozenTrial]) -> list[list[float]] | None:
+def _folds(feasible: Sequence[FrozenTrial]) -> list[list[float]] | None:
     """Return the inner scores of each fold, where all trials have them noted.
 
     An `Objective` notes them, and so does an OptunaSearchCV.
     """
     found = []
-    for trial in trials:
-        noted = trial.user_attrs.get(INNER_SCORES)
+    for trial in feasible:
+        noted = trial.user_attrs.get(trials.INNER_SCORES)
         if noted is None:
             names = (f"split{fold}_test_score" for fold in numbers())
             known = takewhile(trial.user_attrs.__contains__, names)
@@ -237,7 +223,7 @@ def _folds(trials: Sequence[FrozenTrial]) -> list[list[float]] | None:
 
 def best_trial(holdout: HasLadder, study: Study) -> FrozenTrial:
     """Return the trial that is the incumbent; see `holdout.optuna.best_trial`."""
-    a_study(study)
+    trials.a_study(study)
     ladder = ladder_of(holdout, several=True)
 
     # The state first: whoever submits meanwhile only adds to the history.
@@ -269,7 +255,7 @@ def best_trial(holdout: HasLadder, study: Study) -> FrozenTrial:
 
 def best_model(holdout: HasLadder, study: Study, build: Build | Objective) -> Any:
     """Return the fitted model of the incumbent; see `holdout.optuna.best_model`."""
-    return _built(build, study, best_trial(holdout, study)).model
+    return _built(build, best_trial(holdout, study)).model
 
 
 def refit_all(
@@ -293,14 +279,14 @@ def refit_all(
 
 def _look_for_lost(study: Study, incumbent: Submission) -> None:
     """Warn where the incumbent is the model of a trial that was neither finished nor retried."""
-    trials = study.get_trials(deepcopy=False)
+    known = study.get_trials(deepcopy=False)
     # The trial that retries another has its key.
-    finished = {one.user_attrs.get(KEY) for one in trials if one.state is TrialState.COMPLETE}
-    for trial in trials:
-        key = trial.user_attrs.get(KEY)
+    finished = {one.user_attrs.get(trials.KEY) for one in known if one.state is TrialState.COMPLETE}
+    for trial in known:
+        key = trial.user_attrs.get(trials.KEY)
         if not isinstance(key, str) or key in finished:
             continue
-        described = context_of(study, trial)
+        described = trials.context_of(study, trial)
         if described.items() <= {name: incumbent.context.get(name) for name in described}.items():
             warn(
                 f"Trial {trial.number} of this study holds the ladder and did not finish. Retry "
@@ -309,13 +295,13 @@ def _look_for_lost(study: Study, incumbent: Submission) -> None:
             )
 
 
-def _built(build: Build | Objective, study: Study, trial: FrozenTrial) -> Candidate:
+def _built(build: Build | Objective, trial: FrozenTrial) -> trials.Candidate:
     owner = getattr(build, "__self__", None)
     if isinstance(owner, Objective) and getattr(build, "__name__", "") == "candidate":
         build = owner
     if isinstance(build, Objective):
-        return candidate_again(build, study, trial)
-    return candidate_of(built_again(build, study, trial))
+        return build.candidate(trial, score=False)
+    return trials.candidate_of(trials.built_again(build, trial))
 
 
 def _key_of(study: Study, trial: FrozenTrial) -> str:
@@ -324,10 +310,10 @@ def _key_of(study: Study, trial: FrozenTrial) -> str:
     A copy of the study has the same key and goes on with other trials under the same numbers;
     they differ in when they began.
     """
-    key = study.user_attrs.get(KEY)
+    key = study.user_attrs.get(trials.KEY)
     if not isinstance(key, str):
         key = uuid4().hex
-        study.set_user_attr(KEY, key)
+        study.set_user_attr(trials.KEY, key)
     known = f"{key}:{trial.number}:{trial.datetime_start}:{sorted(trial.params.items())}"
     return hashlib.sha256(known.encode()).hexdigest()
 
@@ -335,13 +321,13 @@ def _key_of(study: Study, trial: FrozenTrial) -> str:
 def submission_of(study: Study, trial: FrozenTrial, holdout: OpenLadder) -> int:
     """Return the number under which a trial queried a ladder; 0 for none.
 
-    What queried an earlier block of its holdout is numbered there.
+    What queried an earlier block of its holdout is trials.numbered there.
     """
-    own, note = trial.user_attrs.get(SUBMISSION), _note(trial)
+    own, note = trial.user_attrs.get(trials.SUBMISSION), _note(trial)
     if own is None:
         noted, block = study.user_attrs.get(note, 0), study.user_attrs.get(f"{note}:block", 1)
     else:
-        noted, block = own, trial.user_attrs.get(BLOCK, 1)
+        noted, block = own, trial.user_attrs.get(trials.BLOCK, 1)
     if block != holdout.facts.block:
         return 0
     if isinstance(noted, Mapping):  # of several metrics, by name
@@ -351,13 +337,13 @@ def submission_of(study: Study, trial: FrozenTrial, holdout: OpenLadder) -> int:
 
 def _keep_number(study: Study, trial: FrozenTrial, holdout: OpenLadder, release: Release) -> None:
     """Note on the study under which number a finished trial queried a ladder, and which block."""
-    study.set_user_attr(_note(trial), numbered(release))
+    study.set_user_attr(_note(trial), trials.numbered(release))
     if holdout.facts.block > 1:
         study.set_user_attr(f"{_note(trial)}:block", holdout.facts.block)
 
 
 def _note(trial: FrozenTrial) -> str:
-    return f"{SUBMISSION}:{trial.number}"
+    return f"{trials.SUBMISSION}:{trial.number}"
 
 
 def _best_number(study: Study) -> int | None:
