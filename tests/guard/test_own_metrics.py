@@ -192,6 +192,9 @@ def test_a_function_that_reads_the_numbers_of_classes_gets_them_or_none() -> Non
     two = np.where(y > 2, 2, 1)
     with pytest.raises(InvalidArgument, match="of the classes 0 to 1, whose numbers 'f1' reads"):
         LadderHoldout(X, two, scoring=Metric("f1", "labels", score=sklearn.metrics.f1_score))
+    # Of classes that are their positions nothing is asked: a function may draw, or cost.
+    drawn = Metric("drawn", "labels", score=lambda t, q, sample_weight=None: rng.random())
+    assert LadderHoldout(X, two - 1, scoring=drawn, ledger="memory:drawn").submit(two - 1).improved
     # Numbered or looked up, as the message says; a function that only compares needs neither.
     metric = Metric("apart", "labels", loss=looked_up, loss_range=(0, 4))
     exact = {"mechanism": FullDisclosure()}

@@ -16,6 +16,7 @@ import pytest
 
 from ladderholdout import LadderHoldout
 from ladderholdout.cli import app
+from ladderholdout.cli.options import holdout_names
 from ladderholdout.errors import LadderHoldoutError, LadderHoldoutWarning
 from ladderholdout.guard import ladder as ladders
 from ladderholdout.guard.health import ledger_findings, verify_holdout
@@ -205,6 +206,17 @@ def test_whatever_was_damaged_nothing_ends_in_a_raw_exception_or_nan(
     monkeypatch.chdir(tmp_path)  # a damaged ledger may name a folder relative to it
     wrong = [one for seed in seeds for one in attacked(template, tmp_path / str(seed), seed)]
     assert "\n".join(wrong) == ""
+
+
+def test_a_name_of_bytes_hides_no_other_holdout(template: Path, tmp_path: Path) -> None:
+    path = copied(template, tmp_path / "copy")
+    others = LadderHoldout(*coins(60, 9), scoring="accuracy", name="others", ledger=path)
+    others.submit(guesses(2, 1, 60)[0])
+    tamper(path, "holdout", "name", b"\x80\x05", holdout=1)
+    ladders._guards.clear()
+    assert holdout_names(url_of(path))[1:] == ("others",)
+    assert LadderHoldout.open("others", ledger=path).status().submissions == 1
+    assert verify_holdout(url_of(path), "others").findings == ()
 
 
 @pytest.mark.parametrize("place", ["nowhere.vault", "", "../elsewhere.vault"])

@@ -47,10 +47,10 @@ def shared_with(tx: Transaction, given: Given) -> list[Shared]:
     mine = matching.Keys([given.hashes], given.ids, hashing.row_hashes(given.rows.y, "y"))
     for record in tx.holdouts():
         theirs = tx.keys(record.id)
-        (among, alike), (of_theirs, _) = mine.among(theirs), theirs.among(mine)
+        among, of_theirs = mine.among(theirs), theirs.among(mine)
         inside, covered = (max(int(rows.sum()) for rows in each) for each in (among, of_theirs))
         seen, weighing = np.logical_or.reduce(among), max(int(ours[heavy].sum()) for ours in among)
-        renamed = max(inside, covered) < n and alike
+        renamed = max(inside, covered) < n and mine.alike(theirs)
         if renamed:
             seen = seen if inside else ~seen
             inside, covered, weighing = n, n, int(heavy.sum())
@@ -428,7 +428,7 @@ def _check_compared(training: Any, X: Any) -> None:
     names, known = guard_rows.names_of(training), guard_rows.names_of(X)
     if names and known and names != known:
         shared = [name for name in names if name in known]
-        if len(shared) < max(2.0, min(len(names), len(known)) / 2):
+        if matching.are_too_few(len(shared), len(names), len(known)):
             raise errors.InvalidArgument(
                 "training",
                 "a table with the columns of the fresh rows",

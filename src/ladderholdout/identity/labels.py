@@ -33,10 +33,8 @@ _LONG = 1 << 16
 _KIND_BITS = np.uint64(15)
 _KINDS = {1: "numbers", 2: "texts", 3: "dates", 4: "durations", 5: "bytes"}
 _OF_DTYPES = dict.fromkeys("biuf", 1) | dict.fromkeys("UT", 2) | {"M": 3, "m": 4, "S": 5}
-_OF_TYPES = {
-    **{str: 2, bytes: 5, datetime.date: 3, np.datetime64: 3},
-    **{datetime.timedelta: 4, np.timedelta64: 4},
-}
+_OF_TYPES = {str: 2, bytes: 5, datetime.date: 3, np.datetime64: 3}
+_OF_TYPES |= {datetime.timedelta: 4, np.timedelta64: 4}
 _SEVERAL = 8  # from here on: of several columns, by the kind of each
 _CONVERT = {1: "{}.astype(int)", 2: "{}.astype(str)", 3: "pandas.to_datetime({})"}
 
@@ -72,9 +70,8 @@ def id_hashes(ids: Any, *, may_repeat: bool = False, argument: str = "ids") -> U
     True
     """
     remedy = "Give one value for each row, such as a column with the number of the customer."
-    if getattr(ids, "nlevels", 1) > 1:  # an index of pandas: each level is a column
-        ids = ids.to_frame()
-    values = ids
+    # Each level of an index of pandas is a column.
+    values = ids = ids.to_frame() if getattr(ids, "nlevels", 1) > 1 else ids
     if not hasattr(ids, "dtype") and not hasattr(ids, "columns"):
         if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
             allowed = "a list of values, one for each row, or the name of a column of X"

@@ -101,6 +101,11 @@ def shared_columns(first: Any, second: Any) -> list[tuple[int, int]]:
     return [(place, other) for other, place in pairs.items()]
 
 
+def are_too_few(shared: int, *widths: int) -> bool:
+    """Return whether so many shared columns of tables of these widths are too few to compare by."""
+    return shared < max(2.0, min(widths) / 2)
+
+
 def rows_again(first: Any, second: Any) -> NDArray[np.bool_]:
     """Return which rows of a table are in another one whose columns were moved, added or dropped.
 
@@ -124,7 +129,7 @@ def rows_again(first: Any, second: Any) -> NDArray[np.bool_]:
     if cells is None or other_cells is None:
         return np.zeros(first.shape[0] if hasattr(first, "shape") else len(first), dtype=bool)
     pairs, none = shared_columns(first, second), np.zeros(len(cells), dtype=bool)
-    if len(pairs) < max(2.0, min(cells.shape[1], other_cells.shape[1]) / 2):
+    if are_too_few(len(pairs), cells.shape[1], other_cells.shape[1]):
         return none
     seeds = hashing.seeds_of(np.arange(len(pairs)))
     hashes, others = (
@@ -163,23 +168,23 @@ class Keys(NamedTuple):
     ids: UInt64Array | None
     labels: UInt64Array | None
 
-    def among(self, others: Keys) -> tuple[list[NDArray[np.bool_]], bool]:
-        """Return which of these rows are among others, by each view and by ids.
-
-        Also whether all are by their labels, which may be the same under other names.
-        """
+    def among(self, others: Keys) -> list[NDArray[np.bool_]]:
+        """Return which of these rows are among others, by each view and by ids."""
         known = np.concatenate(others.views)
         found = [among(view, known) for view in self.views]
         if self.ids is not None and others.ids is not None:
             found.append(among(by_value(self.ids), by_value(others.ids)))
-        if self.labels is None or others.labels is None:
-            return found, False
-        return found, same_partition(self.labels, others.labels)
+        return found
+
+    def alike(self, others: Keys) -> bool:
+        """Return whether all rows are by their labels, which may be so under other names."""
+        mine, theirs = self.labels, others.labels
+        return mine is not None and theirs is not None and same_partition(mine, theirs)
 
     def count(self, others: Keys) -> int:
         """Count the rows that are among others, by whatever shows most of them."""
-        found, alike = self.among(others)
-        return max(len(self.views[0]) * alike, *(int(rows.sum()) for rows in found))
+        n, most = len(self.views[0]), max(int(rows.sum()) for rows in self.among(others))
+        return n if most == n or self.alike(others) else most
 
 
 def overlap(rows: UInt64Array, known: UInt64Array) -> int:

@@ -93,7 +93,8 @@ UNCHANGED = (
     "AND NOT EXISTS (SELECT 1 FROM log WHERE ladder = ? AND key = ?) FOR UPDATE OF holdout) AS same"
 )
 TOKENS = "SELECT holdout FROM log WHERE key = ? AND kind = ? ORDER BY seq DESC LIMIT 1"
-HOLDOUTS = "SELECT id, name FROM holdout ORDER BY id"
+# A name of bytes, which nobody of ours has written, is read as a text.
+HOLDOUTS = "SELECT id, CAST(name AS TEXT) FROM holdout{} ORDER BY id"
 DROP = "DELETE FROM piece WHERE holdout = ? AND position = ?"
 
 # What is counted.

@@ -450,7 +450,7 @@ def holdout_names(url: str) -> tuple[str, ...]:
     with connection(source(url), Access.READ) as conn:
         # Of any format: the names are asked for to complete a command.
         is_ledger = ("ledger_format",) in conn.send(conn.names).fetchall()
-        names = conn.send(log.HOLDOUTS).fetchall() if is_ledger else ()
+        names = conn.send(log.HOLDOUTS.format("")).fetchall() if is_ledger else ()
     return tuple(name for _, name in names if fold.FORGOTTEN not in name)
 
 

@@ -113,8 +113,8 @@ class Transaction(log.Log):
     def holdouts(self, **stated: Any) -> tuple[fold.HoldoutRecord, ...]:
         """Return the registered holdouts, oldest first: all, or those of a `name` or size `n`."""
         where = "".join(f" WHERE {column} = ?" for column in stated)
-        rows = self.rows(f"SELECT id, name FROM holdout{where} ORDER BY id", *stated.values())
-        found = (row[0] for row in rows if "name" in stated or fold.FORGOTTEN not in str(row[1]))
+        rows = self.rows(log.HOLDOUTS.format(where), *stated.values())
+        found = (row[0] for row in rows if "name" in stated or fold.FORGOTTEN not in row[1])
         return tuple(map(self.holdout, found))
 
     def holdout_id(self, name: str) -> int | None:
@@ -551,7 +551,7 @@ class Transaction(log.Log):
         """
         whole, last = fold.parted_name(name)
         blocks, newest = [], None
-        for number, known in self.rows(log.HOLDOUTS):
+        for number, known in self.rows(log.HOLDOUTS.format("")):
             base, block = fold.parted_name(known)
             if base == whole and block is None:
                 newest = number

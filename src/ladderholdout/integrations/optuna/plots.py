@@ -72,7 +72,8 @@ def plot_ladder(holdout: HasLadder, study: Study, *, ax: Axes | None = None) -> 
             certificate.low, certificate.high, color=pictures.GREEN, alpha=0.15, lw=0,
             label="certificate",
         )  # fmt: skip
-    done = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    every = study.get_trials(deepcopy=False)
+    done = (trial for trial in every if trial.state is TrialState.COMPLETE)
     inner = {trial.number: _inner_score(study, trial) for trial in done}
     ax.plot(
         [number for number, score in inner.items() if score is not None],
@@ -80,10 +81,7 @@ def plot_ladder(holdout: HasLadder, study: Study, *, ax: Axes | None = None) -> 
         "o", color=pictures.GREY, alpha=0.5, label="inner score",
     )  # fmt: skip
     history = ladder.execute(commands.History(limit=commands.ALL)).submissions
-    trials = {
-        submission_of(study, trial, ladder): trial.number
-        for trial in study.get_trials(deepcopy=False)
-    }
+    trials = {submission_of(study, trial, ladder): trial.number for trial in every}
     for improved, marker, label in ((False, "o", "released score"), (True, "*", "improved")):
         shown = [
             (trials[entry.number], entry.score)

@@ -321,7 +321,7 @@ def _key_of(study: Study, trial: FrozenTrial) -> str:
 def submission_of(study: Study, trial: FrozenTrial, holdout: OpenLadder) -> int:
     """Return the number under which a trial queried a ladder; 0 for none.
 
-    What queried an earlier block of its holdout is trials.numbered there.
+    What queried an earlier block of its holdout is numbered there.
     """
     own, note = trial.user_attrs.get(trials.SUBMISSION), _note(trial)
     if own is None:
