@@ -27,7 +27,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from typing import Any
 
 import catboost
@@ -41,7 +40,6 @@ from ladderholdout import LadderHoldout, LadderStopping
 from ladderholdout.integrations import catboost as by_catboost
 from ladderholdout.integrations import lightgbm as by_lightgbm
 from ladderholdout.integrations import xgboost as by_xgboost
-from ladderholdout.integrations.stopping import count_round
 from ladderholdout.mechanisms import (
     Ladder,
     Mechanism,
@@ -212,7 +210,7 @@ def train(stopping: LadderStopping, given: list[np.ndarray], count: int) -> None
         if count == 1:
             stopping.update(stopping.answer(next(left)))
         else:
-            count_round(stopping, lambda due: [stopping.answer(one) for one in islice(left, due)])
+            stopping._later(lambda: stopping.answer(next(left)))
     assert stopping.rounds == ROUNDS
 
 

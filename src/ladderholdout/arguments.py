@@ -64,8 +64,7 @@ def _plain(value: Any) -> str | None:
     if isinstance(value, int | np.integer):
         number = int(value)
         if number.bit_length() > 200:
-            digits = math.ceil(number.bit_length() * math.log10(2))
-            return f"a whole number of about {digits} digits"
+            return f"a whole number of about {number.bit_length() * math.log10(2) + 0.5:.0f} digits"
         return int.__repr__(number)
     if isinstance(value, float | np.floating):
         return float.__repr__(float(value))
@@ -152,8 +151,8 @@ def seed_sequence(seed: Any) -> np.random.SeedSequence:
     return np.random.SeedSequence(whole("seed", seed, least=0, most=math.inf))
 
 
-def whole_or_auto(argument: str, value: Any) -> int | str:
-    """Return a whole number from 1, or the text "auto".
+def whole_or_auto(argument: str, value: Any, *others: str) -> int | str:
+    """Return a whole number from 1, or the text "auto", or another one that is allowed.
 
     Examples
     --------
@@ -162,8 +161,9 @@ def whole_or_auto(argument: str, value: Any) -> int | str:
     """
     if not isinstance(value, str):
         return whole(argument, value)
-    if value != "auto":
-        raise InvalidArgument(argument, '"auto" or a whole number from 1', as_given(value))
+    if value not in ("auto", *others):
+        texts = '", "'.join(("auto", *others))
+        raise InvalidArgument(argument, f'"{texts}" or a whole number from 1', as_given(value))
     return value
 
 

@@ -926,9 +926,10 @@ that errs on a tenth of the rows).
         search : estimator
             An unfitted search with ``cv_results_`` once it is fitted, an OptunaSearchCV, or a
             pipeline that ends in one.
-        finalists : int or "auto", default="auto"
+        finalists : int, "auto" or "all", default="auto"
             How many candidates query the holdout. "auto": all whose mean inner score is within
-            two pooled standard errors of the best, at most three.
+            two pooled standard errors of the best, at most three. "all": every candidate of a
+            GridSearchCV or a RandomizedSearchCV, as one announced batch without inner folds.
         verbose : int, default=0
             Above 0: a progress bar while the finalists are fitted.
 
@@ -958,7 +959,7 @@ that errs on a tenth of the rows).
         from ladderholdout.integrations.guarded_search import GuardedSearch
 
         check_search(search)
-        whole_or_auto("finalists", finalists)
+        whole_or_auto("finalists", finalists, "all")
         return GuardedSearch(search, self, finalists=finalists, verbose=verbose)
 
     def split(self, inner: Any = 0, *, guarded: bool = True) -> GuardedSplit:

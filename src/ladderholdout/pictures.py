@@ -10,11 +10,11 @@ from __future__ import annotations
 import io
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,8 @@ RED, ORANGE, GREEN, PURPLE, GREY = "#b3261e", "#c97b00", "#007a62", "#6b4ea0", "
 # From dark to light, so that an order shows without colour as well.
 BLUES = ("#08306b", "#1d5a9b", "#4787c2", "#74a7d6", "#9fc3e4")
 BLUE = BLUES[0]
+# Of lines that are compared.
+COLOURS = (RED, BLUES[0], ORANGE, GREEN, PURPLE, BLUES[2], GREY)
 
 PICTURE_FILES = (".png", ".svg", ".pdf")
 _SIZE = (4.4, 3.3)  # inches: so small that its text can be read on a phone
@@ -92,31 +94,33 @@ def save(ax: Axes, file: Path) -> None:
         raise InvalidArgument("--plot", "a file that can be written", actual) from None
 
 
-def inline_svg(
-    draw: Callable[[Axes], Axes], prefix: str, colours: Mapping[str, str], what: str
-) -> str:
-    """Return what is drawn on axes as SVG that is a part of a page.
+def banded(ax: Axes, x: Any, low: Any, high: Any, **look: Any) -> None:
+    """Draw a band of confidence: by default, a certificate from each place on."""
+    look = {"color": BLUE, "label": "certificate", "step": "post"} | look
+    ax.fill_between(x, low, high, alpha=0.15, lw=0, **look)
+
+
+def inline_svg(draw: Callable[..., Axes], prefix: str, colours: Mapping[str, str]) -> str:
+    """Return what is drawn on axes as SVG that is a part of a report.
 
     Parameters
     ----------
     draw : callable
-        Draws on the axes that it is given.
+        Draws on the axes that it is given as ``ax=``.
     prefix : str
         Goes before the names of its parts, each of which a page may use once.
     colours : mapping of str to str
         The colours that the page's stylesheet sets, by the names of its variables.
-    what : str
-        What cannot be made where Matplotlib is missing.
     """
-    with needed(what):
+    with needed("The report"):
         from matplotlib import style
         from matplotlib.figure import Figure
     # The user's own style may have white text or a grid of its own.
     with style.context(["default", _SETTINGS]), io.StringIO() as written:
         figure = Figure(figsize=_SIZE, layout="constrained")
-        draw(figure.subplots())
+        ax = draw(ax=figure.subplots())
         figure.patch.set_visible(False)
-        figure.axes[0].patch.set_visible(False)
+        ax.patch.set_visible(False)
         figure.savefig(written, format="svg", metadata={"Date": None})
         return _inline(written.getvalue(), prefix, colours)
 
@@ -126,8 +130,7 @@ def _inline(svg: str, prefix: str, colours: Mapping[str, str]) -> str:
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     # The page sets its width; the viewBox keeps its shape.
-    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
-    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
+    svg = re.sub(r' (?:width|height)="[^"]*"', "", svg, count=2)
     # Every picture names its parts alike, and a page may use a name once.
     svg = re.sub(r'\bid="', f'id="{prefix}', svg)
     svg = re.sub(r'(href="|url\()#', rf"\1#{prefix}", svg)
@@ -141,7 +144,8 @@ def _inline(svg: str, prefix: str, colours: Mapping[str, str]) -> str:
 
 MOST_POINTS = 5000
 """A picture of more points has those that show: all that are not behind others, or extreme."""
-_ACROSS, _UP = 240, 80  # places for points, each narrower than a mark
+# Places for points, each narrower than a mark; numbers of 16 bits are sorted quickly.
+_ACROSS, _UP = 240, 80
 
 
 def thinned(x: Array, y: Array) -> Array:
@@ -169,27 +173,13 @@ def thinned(x: Array, y: Array) -> Array:
     if len(x) <= MOST_POINTS:
         return np.arange(len(x))
     column = _cells(x, _ACROSS)
-    extremes = _extremes(column, y)
-    last = len(x) - 1 - _firsts(column[::-1], _ACROSS)
-    column *= _UP
-    column += _cells(y, _UP)
-    return np.unique(np.concatenate([_firsts(column, _ACROSS * _UP), last, *extremes]))
-
-
-def _extremes(column: Array, y: Array) -> tuple[Array, Array]:
-    """Return the places of the lowest and of the highest of each column."""
     by_column = np.lexsort((y, column))
-    ends = np.cumsum(np.bincount(column, minlength=_ACROSS))
-    begins = np.append(0, ends[:-1])
-    some = ends > begins
-    return by_column[begins[some]], by_column[ends[some] - 1]
-
-
-def _firsts(cells: Array, count: int) -> Array:
-    """Return where each cell that there is comes first."""
-    firsts = np.full(count, len(cells), dtype=np.int32)
-    np.minimum.at(firsts, cells, np.arange(len(cells), dtype=np.int32))
-    return firsts[firsts < len(cells)]
+    highest = np.flatnonzero(np.diff(column[by_column], append=_ACROSS))
+    lowest = np.append(0, highest[:-1] + 1)
+    last = len(x) - 1 - np.unique(column[::-1], return_index=True)[1]
+    cell = column * _UP + _cells(y, _UP)
+    first = np.unique(cell, return_index=True)[1]
+    return np.unique(np.concatenate([first, last, by_column[lowest], by_column[highest]]))
 
 
 def _cells(values: Array, count: int) -> Array:
@@ -199,18 +189,16 @@ def _cells(values: Array, count: int) -> Array:
     low = scaled.min(initial=np.inf, where=finite)
     width = (scaled.max(initial=-np.inf, where=finite) - low) / count
     if not finite.any() or width == 0:
-        return np.zeros(len(scaled), dtype=np.int32)
+        return np.zeros(len(scaled), dtype=np.int16)
     scaled -= low
     scaled /= width
     scaled[~finite] = 0.0
-    cells = scaled.astype(np.int32)
+    cells = scaled.astype(np.int16)
     return np.minimum(cells, count - 1, out=cells)
 
 
 # SVG without Matplotlib
 
-
-Scale: TypeAlias = Callable[[float], float]
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 18, 30, 44
 
@@ -299,13 +287,13 @@ class Picture:
         name : str
             The name that its title and description have within the page.
         """
-        return "".join(self._parts(width, height, name))
+        return _svg(self, width, height, name, self._parts(width, height))
 
     def file(self, width: int, height: int) -> str:
         """Draw it as an SVG file that needs nothing else."""
         return standing_alone(self.svg(width, height, "ladder"), width, height)
 
-    def _parts(self, width: int, height: int, name: str) -> Iterator[str]:
+    def _parts(self, width: int, height: int) -> Iterator[str]:
         first, last = self.shots[0].number, self.shots[-1].number
         least, most = self._limits()
         right, floor = width - _RIGHT, height - _BOTTOM
@@ -319,73 +307,49 @@ class Picture:
         def y(value: float) -> float:
             return floor - (value - least) / (most - least) * (floor - _TOP)
 
-        yield opening(width, height, name, self.title, self.description)
         for tick in ticks(least, most, max(3, height // 45), whole=self.counts):
-            yield (
-                f'<path class="grid" d="M{_LEFT} {y(tick):.1f}H{right}"/>'
-                f'<text class="tick" x="{_LEFT - 8}" y="{y(tick) + 4:.1f}" '
-                f'text-anchor="end">{number(tick)}</text>'
-            )
+            yield _tag("path", "grid", d=f"M{_LEFT} {y(tick):.1f}H{right}")
+            yield _tag("text", "tick", number(tick), x=_LEFT - 8, y=y(tick) + 4, text_anchor="end")
         for tick in ticks(first, last, max(2, width // 110), whole=True):
-            yield (
-                f'<text class="tick" x="{x(tick):.1f}" y="{floor + 22}" '
-                f'text-anchor="middle">{tick:.0f}</text>'
-            )
-        yield (
-            f'<path class="axis" d="M{_LEFT} {floor}H{right}"/>'
-            f'<text class="label" x="{_LEFT}" y="14">{escape(printable(self.label))}</text>'
-            f'<text class="label" x="{right}" y="{height - 6}" text-anchor="end">submission</text>'
-        )
+            yield _below(tick, x(tick), floor)
+        yield _tag("path", "axis", d=f"M{_LEFT} {floor}H{right}")
+        yield _tag("text", "label", _plain(self.label), x=_LEFT, y=14)
+        yield _tag("text", "label", "submission", x=right, y=height - 6, text_anchor="end")
         if self.band is not None:
-            low, high = self.band
+            low, high = map(y, self.band)
             start = x(max(self.since, first))
-            yield (
-                f'<rect class="band" x="{start:.1f}" y="{y(high):.1f}" '
-                f'width="{right - start:.1f}" height="{y(low) - y(high):.1f}"/>'
-                f'<path class="edge" d="M{start:.1f} {y(high):.1f}H{right}M{start:.1f} '
-                f'{y(low):.1f}H{right}"/>'
-            )
-        missed = [x(shot.number) for shot in self.shots if not shot.improved]
-        if missed:
-            marks = "".join(f"M{place:.1f} {floor}v-6" for place in missed)
-            yield f'<path class="missed" d="{marks}"/>'
-        yield f'<path class="line" d="{self._line(x, y, right)}"/>'
+            yield _tag("rect", "band", x=start, y=high, width=right - start, height=low - high)
+            ends = f"M{start:.1f} {high:.1f}H{right}M{start:.1f} {low:.1f}H{right}"
+            yield _tag("path", "edge", d=ends)
+        missed = (f"M{x(shot.number):.1f} {floor}v-6" for shot in self.shots if not shot.improved)
+        if marks := "".join(missed):
+            yield _tag("path", "missed", d=marks)
+        steps = [f"{x(number):.1f} {y(value):.1f}" for number, value in self._steps()]
+        line = "".join(f"H{step.replace(' ', 'V')}" for step in steps[1:])
+        yield _tag("path", "line", d=f"M{steps[0]}{line}H{right}" if steps else "")
         for shot in self.shots:
             if shot.improved and shot.value is not None:
-                place = f'cx="{x(shot.number):.1f}" cy="{y(shot.value):.1f}"'
-                yield (
-                    f'<circle class="dot" {place} r="4.5">'
-                    f"<title>{escape(printable(shot.text))}</title></circle>"
-                )
-        yield "</svg>"
+                place = {"cx": x(shot.number), "cy": y(shot.value), "r": 4.5}
+                yield _tag("circle", "dot", f"<title>{_plain(shot.text)}</title>", **place)
 
-    def _line(self, x: Scale, y: Scale, right: float) -> str:
-        """Return the steps of the released score, up to now."""
-        parts: list[str] = []
-        drawn = None
-        for shot in self.shots:
-            if shot.value is None or shot.value == drawn:
-                continue
-            place, to = f"{x(shot.number):.1f}", f"{y(shot.value):.1f}"
-            parts.append(f"M{place} {to}" if drawn is None else f"H{place}V{to}")
-            drawn = shot.value
-        if drawn is None:
-            return ""
-        if self.now is not None and self.now != drawn:  # after a withdrawal
-            parts.append(f"H{x(self.shots[-1].number):.1f}V{y(self.now):.1f}")
-        return "".join([*parts, f"H{right}"])
+    def _steps(self) -> list[tuple[int, float]]:
+        """Return at which submissions the released score changed, and to what, up to now."""
+        steps = [(shot.number, shot.value) for shot in self.shots if shot.value is not None]
+        if steps and self.now is not None:  # another one after a withdrawal
+            steps.append((self.shots[-1].number, self.now))
+        before = [None, *(value for _, value in steps)]
+        return [step for step, value in zip(steps, before, strict=False) if step[1] != value]
 
     def _limits(self) -> tuple[float, float]:
         """Return the ends of the vertical axis."""
-        values = [shot.value for shot in self.shots if shot.value is not None]
-        values += [value for value in (self.now, *(self.band or ())) if value is not None]
-        finite = [value for value in values if math.isfinite(value)] or [0.0, 1.0]
-        least, most = (0.0, max(finite)) if self.counts else (min(finite), max(finite))
+        shown = *(shot.value for shot in self.shots), self.now, *(self.band or ())
+        values = [value for value in shown if value is not None and math.isfinite(value)]
+        values = values or [0.0, 1.0]
+        least, most = 0.0 if self.counts else min(values), max(values)
+        room = 0.08 * (most - least)
         if least == most:
             room = 1.0 if self.counts else max(abs(least), 1e-9) * 0.05
-            return (0.0, most + room) if self.counts else (least - room, most + room)
-        room = 0.08 * (most - least)
-        return (0.0 if self.counts else least - room), most + room
+        return 0.0 if self.counts else least - room, most + room
 
 
 def ticks(least: float, most: float, about: int, *, whole: bool) -> list[float]:
@@ -419,8 +383,7 @@ def number(value: float) -> str:
     return f"{0.0 if value == 0 else value:.6g}"
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
+class Bar(NamedTuple):
     """Somebody's ranks in a picture of them.
 
     Attributes
@@ -468,7 +431,7 @@ class RankPicture:
 
     def svg(self, width: int, name: str) -> str:
         """Draw it; see `Picture.svg`. Its height is that of its bars."""
-        return "".join(self._parts(width, name))
+        return _svg(self, width, self._height, name, self._parts(width))
 
     def file(self, width: int = 680) -> str:
         """Draw it as an SVG file that needs nothing else."""
@@ -478,43 +441,59 @@ class RankPicture:
     def _height(self) -> int:
         return _TOP + _BAR_LINE * len(self.bars) + _BOTTOM
 
-    def _parts(self, width: int, name: str) -> Iterator[str]:
+    def _parts(self, width: int) -> Iterator[str]:
         right, floor = width - _RIGHT, self._height - _BOTTOM
 
         def x(rank: float) -> float:
             return _BAR_LEFT + (rank - 0.5) / self.ranks * (right - _BAR_LEFT)
 
-        yield opening(width, self._height, name, self.title, self.description)
         for tick in ticks(1, max(self.ranks, 2), max(2, width // 110), whole=True):
-            yield (
-                f'<path class="grid" d="M{x(tick):.1f} {_TOP}V{floor}"/>'
-                f'<text class="tick" x="{x(tick):.1f}" y="{floor + 22}" '
-                f'text-anchor="middle">{tick:.0f}</text>'
-            )
-        corner = f'x="{right}" y="{self._height - 6}" text-anchor="end"'
-        yield f'<text class="label" {corner}>rank</text>'
+            yield _tag("path", "grid", d=f"M{x(tick):.1f} {_TOP}V{floor}")
+            yield _below(tick, x(tick), floor)
+        yield _tag("text", "label", "rank", x=right, y=self._height - 6, text_anchor="end")
         for line, bar in enumerate(self.bars):
-            middle = _TOP + _BAR_LINE * (line + 0.5)
-            start, end = x(bar.first) - 5.0, x(bar.last) + 5.0
-            yield (
-                f"<g><title>{escape(printable(bar.text))}</title>"
-                f'<text class="tick" x="{_BAR_LEFT - 12}" y="{middle + 4:.1f}" text-anchor="end">'
-                f"{escape(printable(bar.name, longest=_LONGEST_NAME))}</text>"
-                f'<rect class="band bar" x="{start:.1f}" y="{middle - 6:.1f}" rx="3" '
-                f'width="{end - start:.1f}" height="12"/>'
-                f'<circle class="dot on" cx="{x(bar.rank):.1f}" cy="{middle:.1f}" r="4"/></g>'
+            middle, name = (
+                _TOP + _BAR_LINE * (line + 0.5),
+                printable(bar.name, longest=_LONGEST_NAME),
             )
-        yield "</svg>"
+            start, end = x(bar.first) - 5.0, x(bar.last) + 5.0
+            yield f"<g><title>{_plain(bar.text)}</title>"
+            yield _tag(
+                "text", "tick", escape(name), x=_BAR_LEFT - 12, y=middle + 4, text_anchor="end"
+            )
+            yield _tag(
+                "rect", "band bar", x=start, y=middle - 6, rx=3, width=end - start, height=12
+            )
+            yield _tag("circle", "dot on", cx=x(bar.rank), cy=middle, r=4) + "</g>"
 
 
-def opening(width: int, height: int, name: str, title: str, description: str) -> str:
-    """Return the opening tag of a picture, with its texts."""
+def _svg(
+    picture: Picture | RankPicture, width: int, height: int, name: str, parts: Iterable[str]
+) -> str:
+    """Return the parts of a picture as SVG, with its texts."""
     return (
         f'<svg class="{name}" viewBox="0 0 {width} {height}" role="img" '
         f'aria-labelledby="{name}-title {name}-text">'
-        f'<title id="{name}-title">{escape(printable(title))}</title>'
-        f'<desc id="{name}-text">{escape(printable(description))}</desc>'
+        f'<title id="{name}-title">{_plain(picture.title)}</title>'
+        f'<desc id="{name}-text">{_plain(picture.description)}</desc>{"".join(parts)}</svg>'
     )
+
+
+def _tag(element: str, kind: str, inside: str | None = None, **stated: Any) -> str:
+    """Return an element of a class, with what is inside; real numbers have one decimal."""
+    texts = {k: f"{v:.1f}" if isinstance(v, float) else v for k, v in stated.items()}
+    shown = "".join(f' {name.replace("_", "-")}="{text}"' for name, text in texts.items())
+    begun = f'<{element} class="{kind}"{shown}'
+    return f"{begun}/>" if inside is None else f"{begun}>{inside}</{element}>"
+
+
+def _below(tick: float, x: float, floor: int) -> str:
+    """Return a whole number below the horizontal axis."""
+    return _tag("text", "tick", f"{tick:.0f}", x=x, y=floor + 22, text_anchor="middle")
+
+
+def _plain(text: str) -> str:
+    return escape(printable(text))
 
 
 def standing_alone(drawn: str, width: int, height: int) -> str:

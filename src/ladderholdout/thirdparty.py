@@ -1,19 +1,20 @@
 """What this library relies on beyond documented interfaces.
 
-scikit-learn hands a scorer neither its search nor its candidate, and Optuna hands an objective
-neither its loop nor its storage. Both are read here from the frames of the running functions and
-from private attributes, by the names in `RELIANCES`; no other module reads any. The tests find each
-name up in the installed versions, and a run with the oldest versions does so there.
+scikit-learn hands a splitter neither its search nor what is around it, and Optuna hands an
+objective neither its loop nor its storage. Of scikit-learn three things are read: which fold a
+candidate is fitted on (the variable ``test``), whose fits and which functions are running around
+it, with the arguments that they were given (`consumers`), and the results of a search that is about
+to end. Of Optuna, frames and private attributes by the names in `RELIANCES`; no other module reads
+any. The tests find each name up in the installed versions, and a run with the oldest versions does
+so there.
 """
 
 from __future__ import annotations
 
-import dis
 import sys
-import weakref
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import AbstractContextManager, closing
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from traceback import walk_tb
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -64,7 +65,6 @@ TESTED = {
     "optuna": ("4.0.0", "5.0.0"),
     "optuna-integration": ("4.0.0", "5.0.0"),
     "scikit-learn": ("1.7.0", "1.9.1"),
-    "skorch": ("1.4.0", "1.4.0"),
     "xgboost": ("2.1.0", "3.4.1"),
 }
 """The oldest and the newest version of each library that the tests ran with."""
@@ -80,59 +80,13 @@ def _mlflow(module: str, name: str, use: str) -> Reliance:
     return Reliance("mlflow-skinny", f"mlflow.{module}", name, use)
 
 
-_SEARCH, _VALIDATION = "model_selection._search", "model_selection._validation"
-_SCORER, _PARALLEL, _RIDGE = "metrics._scorer", "utils.parallel", "linear_model._ridge"
 _BOOSTING = "ensemble._hist_gradient_boosting.gradient_boosting"
-_LOGISTIC = "linear_model._logistic"
 
-FIT = _sklearn(
-    _SEARCH, "BaseSearchCV.fit", "the search and its results", "self", "results",
-    "evaluate_candidates", "params",
-)  # fmt: skip
-CANDIDATES = _sklearn(
-    _SEARCH, "BaseSearchCV.fit.<locals>.evaluate_candidates", "takes one round of folds", "X",
-    "candidate_params",
-)  # fmt: skip
-ONE_FIT = _sklearn(
-    _VALIDATION, "_fit_and_score", "a candidate", "test", "candidate_progress", "parameters"
-)
-SCORE = _sklearn(_VALIDATION, "_score", "a candidate is scored")
-CROSS_VALIDATE = _sklearn(
-    _VALIDATION, "cross_validate", "what it asks", "scoring", "estimator", "params"
-)
-LEARNING = _sklearn(_VALIDATION, "learning_curve", "takes one round, in order", "scoring", "X")
-VALIDATION = _sklearn(_VALIDATION, "validation_curve", "takes one round, in order", "scoring")
-VALIDATION_FOLDS = _sklearn(
-    _VALIDATION, "validation_curve.<locals>.<genexpr>", "takes one round", "X"
-)
-PERMUTATION = _sklearn(_VALIDATION, "permutation_test_score", "permutes labels")
-ONE_PERMUTATION = _sklearn(_VALIDATION, "_permutation_test_score", "permutes labels", "test")
-PREDICTIONS = _sklearn(_VALIDATION, "cross_val_predict", "predicts the rows of each fold")
-THRESHOLDS = _sklearn(
-    "model_selection._classification_threshold",
-    "TunedThresholdClassifierCV._fit",
-    "learns a threshold from the rows of each fold",
-)
-SELECTION = _sklearn("feature_selection.", "", "scores models on some of the columns")
-INSPECTION = _sklearn("inspection.", "", "permutes features")
-SCORERS = _sklearn(
-    _SCORER,
-    "_MultimetricScorer.__call__",
-    "which scorer asks, and of which",
-    "self",
-    "name",
-    "scores",
-)
-SCORERS_OF = _sklearn(_SCORER, "_MultimetricScorer._scorers", "the order of several scorers")
-PIPELINE = _sklearn("pipeline", "Pipeline.fit", "the steps before", "self", "X", "y")
-TARGET = _sklearn("compose._target", "TransformedTargetRegressor.fit", "transforms the target")
-TASK = _sklearn(_PARALLEL, "_FuncWrapper.__call__", "runs a task, in a worker")
-PARALLEL = _sklearn(_PARALLEL, "Parallel.__call__", "runs its tasks in this thread")
+FIT = _sklearn("model_selection._search", "BaseSearchCV.fit", "what it is about to pick", "results")
+ONE_FIT = _sklearn("model_selection._validation", "_fit_and_score", "its fold", "test")
+ONE_PATH = _sklearn("linear_model._logistic", "_log_reg_scoring_path", "its fold", "test")
+TASK = _sklearn("utils.parallel", "_FuncWrapper.__call__", "runs a task, in a worker")
 IN_FIT = _sklearn(_BOOSTING, "BaseHistGradientBoosting._in_fit", "scores rows that it has binned")
-CONTEXT = replace(
-    _sklearn("callback", "CallbackSupportMixin._init_callback_context", "begins a fit's tasks"),
-    always=False,
-)
 RUN_TRIAL = Reliance("optuna", _LOOP, "_run_trial", "calls the objective", ("func",))
 SEQUENTIAL = Reliance(
     "optuna", _LOOP, "_optimize_sequential", "one loop", ("time_start", "reseed_sampler_rng")
@@ -152,59 +106,31 @@ SQL_STORE = _mlflow("store.tracking.sqlalchemy_store", "", "is loaded in the mai
 HTTP = _mlflow("utils.rest_utils", "http_request", "tries a server once")
 CREDENTIALS = _mlflow("utils.credentials", "get_default_host_creds", "how to call a server")
 BOOSTER_OF = Reliance("xgboost", "xgboost.sklearn", "", "an estimator trains, not xgboost.train")
-MODEL_OF = Reliance("lightgbm", "lightgbm.sklearn", "", "an estimator trains, not lightgbm.train")
 BOOSTER = Reliance(
     "xgboost",
     "xgboost.training",
     "train",
-    "the training rows, an objective of one's own, and the callbacks",
-    ("dtrain", "obj", "cb_container"),
+    "the training rows, an objective of one's own, and what else ends training",
+    ("dtrain", "obj", "callbacks", "early_stopping_rounds"),
 )
-MODEL_CLASSES = Reliance("lightgbm", MODEL_OF.module, "LGBMClassifier._classes", "their order")
+CLASSIFIER = Reliance(
+    "lightgbm", "lightgbm.sklearn", "LGBMClassifier.fit", "the labels that it learns", ("y",)
+)
 MODEL_CALLBACKS = Reliance(
-    "lightgbm", "lightgbm.engine", "train", "what may end a training", ("callbacks_after_iter",)
+    "lightgbm", "lightgbm.engine", "train", "what else ends training", ("callbacks_after_iter",)
 )
 EPOCH_CALLBACKS = Reliance(
     "keras",
     "keras.src.callbacks.callback_list",
-    "CallbackList.on_train_end",
-    "the callbacks of a training, and their order",
+    "CallbackList.on_train_begin",
+    "what else ends training",
     ("self",),
 )
-MODULES = Reliance("skorch", "skorch.net", "NeuralNet._modules", "names of all modules of a net")
 
-# What passes rows and labels on as they came. Any other part of scikit-learn may change them.
-UNTOUCHED = (
-    *(
-        _sklearn(module, "", "passes rows and labels on")
-        for module in ("base", _SCORER, "model_selection._plot", _SEARCH, _VALIDATION, "utils.")
-    ),
-    replace(_sklearn("callback.", "", "passes rows and labels on"), always=False),
-)
-UNTOUCHED_BY = (
-    _sklearn(_LOGISTIC, "LogisticRegressionCV.fit", "passes rows and labels on"),
-    _sklearn(_LOGISTIC, "_log_reg_scoring_path", "passes rows and labels on"),
-    _sklearn(_RIDGE, "RidgeCV.fit", "passes rows and labels on"),
-    _sklearn(_RIDGE, "RidgeClassifierCV.fit", "passes rows and labels on"),
-    _sklearn(_RIDGE, "_BaseRidgeCV.fit", "passes rows and labels on"),
-)
-
-RELIANCES = (
-    *(entry for entry in [*globals().values()] if isinstance(entry, Reliance)),
-    *(*UNTOUCHED, *UNTOUCHED_BY),
-)
+RELIANCES = tuple(one for one in [*globals().values()] if isinstance(one, Reliance))
 """All of them."""
 
-_ONE_ROUND = {one.name for one in (CANDIDATES, LEARNING, VALIDATION_FOLDS)}
-# In whose own thread candidates come in their order.
-_IN_ORDER = {LEARNING.name, VALIDATION.name}
-PERMUTING = {PERMUTATION.place, ONE_PERMUTATION.place}
-"""What asks for the same model on permuted labels."""
-
-_PASSING_MODULES = tuple(one.module for one in UNTOUCHED)
-_PASSING = {one.place for one in UNTOUCHED_BY}
-# Libraries whose searches pass rows and labels on as well; the guard itself calls no fit.
-_PASSING_ELSEWHERE = ("ladderholdout", "optuna", "optuna_integration")
+_TOOLS = ("sklearn.model_selection.", "sklearn.inspection.")
 
 
 # -- frames ---------------------------------------------------------------------------
@@ -256,64 +182,25 @@ class Frame:
             frame = frame.f_back
 
     @property
-    def is_search(self) -> bool:
-        """Whether it belongs to scikit-learn's model selection."""
-        return self.module.startswith("sklearn.model_selection.")
+    def is_fit(self) -> bool:
+        """Whether an estimator is being fitted here, or what an estimator does with folds."""
+        fits = self.name.lstrip("_").startswith(("fit", "partial_fit"))
+        return fits and hasattr(self.owner, "get_params")
 
     @property
-    def takes_one_round(self) -> bool:
-        """Whether it takes the folds, uses them for one round of candidates and lets them go."""
-        return self.is_search and self.place[1] in _ONE_ROUND
-
-    @property
-    def asks_nothing(self) -> bool:
-        """Whether it belongs to scikit-learn and uses folds without a scorer."""
-        if self.place in (PREDICTIONS.place, THRESHOLDS.place):
-            return True
-        own = self.place[1].partition(".<locals>")[0]
-        outside = self.library == "sklearn" and not self.is_search
-        return outside and (self.module, own) not in _PASSING
-
-    @property
-    def selects_features(self) -> bool:
-        """Whether it asks for models on some of the columns."""
-        return self.module.startswith(SELECTION.module)
-
-    @property
-    def may_change_rows(self) -> bool:
-        """Whether this part of scikit-learn may hand on other rows or labels than it got."""
+    def is_tool(self) -> bool:
+        """Whether it is a function of scikit-learn's that scores models, such as a curve."""
         module, name = self.place
-        if self.library != "sklearn" or (module, name.partition(".<locals>")[0]) in _PASSING:
-            return False
-        return self.place != PIPELINE.place and not module.startswith(_PASSING_MODULES)
+        return module.startswith(_TOOLS) and name.isidentifier() and not name.startswith("_")
 
     @property
-    def passes_rows_on(self) -> bool:
-        """Whether it belongs to another library whose searches pass on what they got."""
-        return self.library in _PASSING_ELSEWHERE
+    def whose(self) -> Any:
+        """The estimator that is fitted here, or the name of the tool."""
+        return self.owner if self.is_fit else self.name
 
-    @property
-    def earlier_steps(self) -> list[Any]:
-        """The steps before the one that this pipeline is fitting, if there are some."""
-        return [self.owner[:-1]] if len(self.owner.steps) > 1 else []
-
-    @property
-    def fit_arguments(self) -> tuple[str, ...]:
-        """What a method that fits calls itself, the rows and the labels; else nothing."""
-        code = self._frame.f_code
-        fits = code.co_name.lstrip("_").startswith(("fit", "partial_fit"))
-        return code.co_varnames[: min(code.co_argcount, 3)] if fits else ()
-
-    @property
-    def rebound(self) -> set[str]:
-        """The variables that the function gives new values."""
-        found: set[str] = set()
-        for step in dis.get_instructions(self._frame.f_code):
-            if not step.opname.startswith(("STORE_FAST", "STORE_DEREF", "DELETE_FAST")):
-                continue
-            several = step.argval if isinstance(step.argval, tuple) else (step.argval,)
-            found.update(several[:1] if step.opname.endswith("LOAD_FAST") else several)
-        return found
+    def asked(self, name: str) -> Any:
+        """Return a parameter of the estimator that is fitted here, or an argument of the tool."""
+        return getattr(self.owner, name, None) if self.is_fit else self.local(name)
 
 
 def caller(depth: int = 1) -> Frame:
@@ -321,14 +208,28 @@ def caller(depth: int = 1) -> Frame:
     return Frame(sys._getframe(depth + 1))
 
 
-def outside() -> Generator[Frame, None, None]:
-    """Yield the function that called this library and those that called it, outward."""
-    found = caller().outward()
-    for frame in found:
-        if frame.library != "ladderholdout":
-            yield frame
-            break
-    yield from found
+def outside() -> Iterator[Frame]:
+    """Yield the functions of others in whose midst this thread is, outward."""
+    return (frame for frame in caller().outward() if frame.library != "ladderholdout")
+
+
+def consumers() -> Iterator[Frame]:
+    """Yield the fits and the tools of scikit-learn in whose midst this thread is, outward.
+
+    Of what fits itself by several methods, the innermost is the first.
+    """
+    return (frame for frame in outside() if frame.is_fit or frame.is_tool)
+
+
+def is_searching() -> bool:
+    """Return whether scikit-learn's model selection, or its inspection, runs in this thread."""
+    return any(frame.module.startswith(_TOOLS) for frame in caller().outward())
+
+
+def is_in_worker() -> bool:
+    """Return whether this thread runs a task of scikit-learn's and nothing shows what began it."""
+    frames = [frame for frame in caller().outward() if frame.library == "sklearn"]
+    return bool(frames) and frames[-1].place == TASK.place
 
 
 def raised_by(error: BaseException) -> str:
@@ -361,175 +262,15 @@ def local_of(one: Reliance, variable: str) -> Any:
     return None if frame is None else frame.local(variable)
 
 
-def classes_of_model() -> Any:
-    """Return the classes of the LightGBM estimator that this thread is fitting, if it has any."""
-    owners = (frame.owner for frame in caller().outward() if frame.module == MODEL_OF.module)
-    found = (getattr(owner, "_classes", None) for owner in owners)
-    return next((classes for classes in found if classes is not None), None)
-
-
 # -- scikit-learn ---------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """A search of scikit-learn between its last answer and the refit."""
-
-    refit: Any
-    results: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Scoring:
-    """The candidate that scikit-learn is scoring in this thread.
-
-    Attributes
-    ----------
-    test : object
-        The test indices, as scikit-learn holds them; None where it holds none.
-    by_sklearn : bool
-        Whether scikit-learn itself calls this library, no function in between.
-    place : int or None
-        The candidate's place in its round, from 1, whenever it is scored.
-    in_order : bool
-        Whether candidates come in their order; looked up only for one without a place.
-    candidate : int or None
-        The candidate's place in its round, from 0, however many scorers there are.
-    parameters : mapping or None
-        The candidate's point of the grid, where it has one.
-    call : object
-        What one call of several scorers has to itself; None for a scorer alone.
-    """
-
-    test: Any
-    by_sklearn: bool
-    place: int | None
-    in_order: bool
-    candidate: int | None
-    parameters: Mapping[str, Any] | None
-    call: Any
-
-
-def tests_around() -> list[Any]:
-    """Return the test indices of the searches in whose midst this thread is, innermost first."""
-    tests = []
-    for frame in outside():
-        if frame.is_search and (test := frame.local("test")) is not None:
-            tests.append(test)
-    return tests
-
-
-def is_searching() -> bool:
-    """Return whether this thread is in the midst of a search of scikit-learn."""
-    return any(frame.is_search for frame in outside())
-
-
-def scoring() -> Scoring | None:
-    """Return what scikit-learn is scoring; None by hand, or from within a fit.
-
-    The frames beyond the candidate's own are left alone where they decide nothing.
-    """
-    # Closed, for one that is left in its midst holds its own frame, and with it the folds.
-    with closing(outside()) as frames:
-        around: list[Frame] = []
-        is_scoring, test = False, None
-        for frame in frames:
-            around.append(frame)
-            if not frame.is_search:
-                continue
-            if not is_scoring and frame.place != SCORE.place:
-                return None
-            is_scoring = True
-            test = frame.local("test")
-            if test is not None:
-                break
-        if not is_scoring:
-            return None
-        candidate = parameters = None
-        if test is not None and around[-1].place == ONE_FIT.place:
-            progress, parameters = frame.local("candidate_progress"), frame.local("parameters")
-            candidate = None if progress is None else int(progress[0])
-        place, call = _place(around, candidate)
-        in_order = place is None and any(
-            frame.is_search and frame.place[1] in _IN_ORDER for frame in (*around, *frames)
-        )
-        by_sklearn = around[0].library == "sklearn"
-        return Scoring(test, by_sklearn, place, in_order, candidate, parameters, call)
-
-
-def _place(around: list[Frame], candidate: int | None) -> tuple[int | None, Any]:
-    """Return the place of a candidate, and what one call of several scorers has to itself.
-
-    Several scorers submit it once for each, in their order.
-    """
-    for frame in around:
-        if not frame.module.startswith("sklearn.metrics."):
-            break
-        if frame.place == SCORERS.place:
-            names = list(frame.owner._scorers)
-            if candidate is not None:
-                candidate = candidate * len(names) + names.index(frame.local("name"))
-            return None if candidate is None else candidate + 1, frame.local("scores")
-    return None if candidate is None else candidate + 1, None
-
-
-def call_of_scorers() -> Any:
-    """Return what the call of several scorers around this library has to itself, or None."""
-    with closing(outside()) as frames:
-        frame = next(frames)
-    return frame.local("scores") if frame.place == SCORERS.place else None
-
-
-def wishes(consumer: Frame) -> tuple[Any, Any] | None:
-    """Return the ``scoring`` and the ``refit`` of a search of scikit-learn's, if it is one."""
-    if not consumer.is_search and consumer.place not in _PASSING:
-        return None
-    if consumer.owner is None:
-        return consumer.local("scoring"), None
-    return getattr(consumer.owner, "scoring", None), getattr(consumer.owner, "refit", None)
-
-
-def given_to_fits(consumer: Frame) -> dict[str, Any]:
-    """Return what the fits of a search are given beside the rows, and its own parameters."""
-    for frame in consumer.outward():
-        if frame.place in (FIT.place, CROSS_VALIDATE.place):
-            owner = frame.owner if frame.owner is not None else frame.local("estimator")
-            own = owner.get_params(deep=True) if hasattr(owner, "get_params") else {}
-            return {**own, **(frame.local("params") or {})}
-    return {}
-
-
-def n_jobs_of(consumer: Frame) -> Any:
-    """Return the ``n_jobs`` of a search, or of a function that searches."""
-    return getattr(consumer.owner, "n_jobs", consumer.local("n_jobs"))
-
-
-def fit_around(consumer: Frame) -> Callable[[], Any] | None:
-    """Return a weak reference to what one fit of a search alone has; None outside of a fit."""
-    fit = _innermost_fit(consumer)
-    own = None if fit is None else fit.local("evaluate_candidates")
-    return None if own is None else weakref.ref(own)  # not there yet: it only lists the folds
-
-
-def fit_ending(fit: Callable[[], Any] | None) -> Ending | None:
-    """Return the innermost search of this thread, if it is in this fit and has its results.
-
-    Folds of a fit that ended with an error may be let go late, in the midst of another one.
-    """
-    frame = _innermost_fit(caller())
-    if frame is None or fit is None or frame.local("evaluate_candidates") is not fit():
-        return None
-    results = frame.local("results")
-    if isinstance(results, Mapping) and "params" in results:
-        return Ending(getattr(frame.owner, "refit", None), results)
-    return None  # it ends with an error
-
-
-def _innermost_fit(start: Frame) -> Frame | None:
-    for frame in start.outward():
-        if frame.place == FIT.place:
-            return frame
-    return None
+def results_of(search: Any) -> Mapping[str, Any] | None:
+    """Return the results of a search that is about to end in this thread; None where it is not."""
+    frames = (frame for frame in consumers() if frame.place == FIT.place)
+    frame = next(frames, None)
+    found = frame.local("results") if frame is not None and frame.owner is search else None
+    return found if isinstance(found, Mapping) and "params" in found else None
 
 
 def is_in_fit(estimator: Any) -> bool:
@@ -540,35 +281,11 @@ def is_in_fit(estimator: Any) -> bool:
 # -- Optuna ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class RunningTrial:
-    """A trial of OptunaSearchCV in whose midst this thread is.
-
-    Attributes
-    ----------
-    trial : Trial
-    epochs : bool
-        Whether it scores after each epoch, for its pruner, and not by scikit-learn's folds.
-    own : bool
-        Whether its own candidate is being scored, and not one within its fit.
-    """
-
-    trial: Trial
-    epochs: bool
-    own: bool
-
-
-def running_trial() -> RunningTrial | None:
+def running_trial() -> Trial | None:
     """Return the trial of OptunaSearchCV in whose midst this thread is, or None."""
-    within: list[str] = []
-    for frame in outside():
-        if frame.place == ONE_TRIAL.place:
-            # A candidate that is itself a search scores others within its fit.
-            of_trial = within[:1] == [SCORE.name] and within.count(ONE_FIT.name) == 1
-            return RunningTrial(frame.local("trial"), not within, of_trial)
-        if frame.is_search:
-            within.append(frame.place[1])
-    return None
+    frames = (frame for frame in caller().outward() if frame.place == ONE_TRIAL.place)
+    frame = next(frames, None)
+    return None if frame is None else frame.local("trial")
 
 
 def loop_of(run: Frame, objective: object) -> object | None:
@@ -612,15 +329,6 @@ def is_same_study(one: Study, other: Study) -> bool:
     return one._storage is other._storage and one._study_id == other._study_id
 
 
-# -- callbacks of scikit-learn, which are there from 1.9 on ------------------------------
-
-
-def fit_tasks(estimator: Any, tasks: int) -> Any:
-    """Begin the tasks of a fit, of which there will be so many; None where nobody can hear."""
-    begin = getattr(estimator, "_init_callback_context", None)
-    return None if begin is None else begin(max_subtasks=tasks)
-
-
 # -- MLflow, which is imported when one of these is called ----------------------------
 
 
@@ -657,11 +365,3 @@ def try_server(uri: str, seconds: float) -> None:
         timeout=seconds,
         raise_on_status=False,
     )
-
-
-# -- skorch ---------------------------------------------------------------------------
-
-
-def modules_of(net: Any) -> list[Any]:
-    """Return all modules of a skorch net: there may be more than ``module_``."""
-    return [getattr(net, f"{name}_") for name in net._modules]

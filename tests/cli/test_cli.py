@@ -101,7 +101,7 @@ def test_list_shows_each_ladder_with_what_it_stands_on(
     X, y = rows()
     with pytest.warns(KnownHoldoutWarning):
         LadderHoldout(X, y, scoring="roc_auc", account="ben", ladder="auc")
-    lines = output("list").splitlines()
+    lines = output("status").splitlines()
     assert lines[1].split()[:5] == ["churn", "2026", "1000", "default/main", "accuracy"]
     assert lines[1].split()[5:] == ["PricedLadder(weight=0.7)", "6", "2"]
     assert lines[2].split()[2:5] == ["1000", "ben/auc", "roc_auc"]
@@ -176,10 +176,10 @@ def test_the_ledger_option_goes_before_the_environment(
     other = tmp_path / "other.db"
     LadderHoldout(*rows(1), scoring="accuracy", name="elsewhere", ledger=other)
     for ledger in (str(other), f"sqlite:///{other}"):
-        shown = output("list", "--ledger", ledger)
+        shown = output("status", "--ledger", ledger)
         assert "elsewhere" in shown
         assert "churn" not in shown
-    assert "churn" in output("list")
+    assert "churn" in output("status")
 
 
 def cost(targets: NDArray[np.intp], predictions: NDArray[np.int32]) -> NDArray[np.float64]:
@@ -191,7 +191,7 @@ def test_a_metric_of_ones_own_is_shown_without_its_function() -> None:
     metric = Metric("neg_cost", "labels", loss=cost, loss_range=(0, 1))
     holdout = LadderHoldout(X, y, scoring=metric, name="costs")
     holdout.submit(hits(y, 600))
-    assert "neg_cost" in output("list")
+    assert "neg_cost" in output("status")
     assert "-0.2 (submission 1)" in output("status", "costs")
     assert "-0.2" in output("history", "costs")
 
@@ -208,7 +208,7 @@ def test_a_rule_of_ones_own_is_listed_where_nobody_knows_it(
     LadderHoldout(X, y, scoring="accuracy", name="own", mechanism=OwnLadder(step=0.1))
     monkeypatch.delitem(MECHANISMS, "OwnLadder")
     forget_rules()  # as in another process
-    assert "OwnLadder(step=0.1)" in output("list")
+    assert "OwnLadder(step=0.1)" in output("status")
     result = call("status", "own")
     assert result.exit_code == 1
     assert "is 'OwnLadder'" in result.stderr
@@ -223,7 +223,7 @@ def test_no_raw_score_is_shown(climbed: LadderHoldout) -> None:
     audit = climbed.owner.audit()
     raw = audit.submissions[-1].raw
     assert (round(raw, 6), audit.submissions[-1].submission.improved) == (0.683, False)
-    for words in (["list"], ["status", "churn 2026"], ["history", "churn 2026"]):
+    for words in (["status"], ["status", "churn 2026"], ["history", "churn 2026"]):
         shown = output(*words)
         assert "683" not in shown
         assert "317" not in shown  # the risk
@@ -232,7 +232,7 @@ def test_no_raw_score_is_shown(climbed: LadderHoldout) -> None:
 
 def test_nothing_is_changed_by_looking(climbed: LadderHoldout, default_ledger: Path) -> None:
     before = climbed.status(), climbed.history()
-    for words in (["list"], ["status", "churn 2026"], ["history", "churn 2026"]):
+    for words in (["status"], ["status", "churn 2026"], ["history", "churn 2026"]):
         output(*words)
     assert (climbed.status(), climbed.history()) == before
 
@@ -245,7 +245,7 @@ def test_a_terminal_of_any_width_shows_all_numbers_whole(climbed: LadderHoldout)
         climbed.submit(hits(rows()[1], 501))
     history = climbed.history()
     for columns in (40, 60, 80, 110, 200):
-        listed = output("list", columns=columns)
+        listed = output("status", columns=columns)
         assert listed.splitlines()[1].split()[-2:] == ["126", "2"]
         shown = output("history", "churn 2026", "--last", "999", columns=columns)
         head, *lines, _ = shown.splitlines()
@@ -264,7 +264,7 @@ def test_a_terminal_of_any_width_shows_all_numbers_whole(climbed: LadderHoldout)
 def test_a_long_name_folds_and_keeps_its_end() -> None:
     name = "a-holdout-with-a-name-that-no-terminal-of-sixty-columns-can-hold-in-one-line-2026"
     LadderHoldout(*rows(), scoring="accuracy", name=name)
-    listed = output("list", columns=60)
+    listed = output("status", columns=60)
     folded = "".join(line.split()[0] for line in listed.splitlines()[1:-1])
     assert name in folded
     assert "…" not in listed
@@ -275,7 +275,7 @@ def test_in_a_pipe_each_submission_stays_on_one_line() -> None:
     X, y = rows()
     holdout = LadderHoldout(X, y, scoring="accuracy", name="n" * 200)
     holdout.submit(hits(y, 600), context={"note": "a long note, " * 40})
-    assert ("n" * 200) in output("list")
+    assert ("n" * 200) in output("status")
     assert ("a long note, " * 40).strip() in output("history", "n" * 200)
     assert len(output("history", "n" * 200).splitlines()) == 3
 
@@ -293,7 +293,7 @@ names = st.text(letters, min_size=1, max_size=40).filter(lambda name: name not i
 )
 def test_any_name_is_shown_as_it_is(name: str) -> None:
     ledger = LadderHoldout(*rows(), scoring="accuracy", name=name, ledger="memory").ledger
-    assert output("list", "--ledger", ledger).splitlines()[1].split()[0] == name
+    assert output("status", "--ledger", ledger).splitlines()[1].split()[0] == name
     # After the two dashes a name that begins with one is no option.
     assert output("status", "--ledger", ledger, "--", name).splitlines()[0].split()[1] == name
 
@@ -301,7 +301,7 @@ def test_any_name_is_shown_as_it_is(name: str) -> None:
 @pytest.mark.parametrize("name", ["[bold]x[red]", "[red]", "[]", ":smile:", "x[0]", "[a]"])
 def test_brackets_in_a_name_are_no_markup(name: str) -> None:
     LadderHoldout(*rows(), scoring="accuracy", name=name)
-    assert name in output("list")
+    assert name in output("status")
     assert name in output("status", name)
     assert output("history", name)
     assert name in refusal("status", "another")
@@ -320,7 +320,7 @@ def test_a_wrong_name_is_answered_with_the_names_there_are(climbed: LadderHoldou
 
 def test_a_missing_ledger_is_said_and_not_made(tmp_path: Path) -> None:
     missing = tmp_path / "none.db"
-    for words in (["list"], ["status", "x"], ["history", "x"]):
+    for words in (["status"], ["status", "x"], ["history", "x"]):
         assert str(missing) in refusal(*words, "--ledger", str(missing))
     assert not missing.exists()
 
@@ -329,37 +329,49 @@ def test_a_ledger_without_holdouts_says_so(tmp_path: Path) -> None:
     ledger = tmp_path / "empty.db"
     with pytest.raises(ValueError, match="scoring"):
         LadderHoldout(*rows(), name="x", ledger=ledger)
-    assert "No holdout is registered yet." in output("list", "--ledger", str(ledger))
+    assert "No holdout is registered yet." in output("status", "--ledger", str(ledger))
 
 
 @pytest.mark.parametrize("content", [b"no database at all, but long enough" * 99, b""])
 def test_a_file_that_is_no_ledger_is_refused(tmp_path: Path, content: bytes) -> None:
     broken = tmp_path / "broken.db"
     broken.write_bytes(content)
-    for words in (["list"], ["status", "x"], ["history", "x"]):
+    for words in (["status"], ["status", "x"], ["history", "x"]):
         assert "ledger" in refusal(*words, "--ledger", str(broken))
     assert broken.read_bytes().startswith(content)
 
 
 def test_a_url_that_is_none_is_refused() -> None:
     secret = "hunter2"
-    assert secret not in refusal("list", "--ledger", f"mysql://me:{secret}@there/db")
+    assert secret not in refusal("status", "--ledger", f"mysql://me:{secret}@there/db")
 
 
 @pytest.mark.parametrize(
     "words",
     [
         ["nonsense"],
-        ["status"],
         ["history"],
         ["history", "x", "--last", "0"],
         ["history", "x", "--last", "many"],
-        ["list", "--nonsense"],
-        ["list", "too", "much"],
+        ["status", "--nonsense"],
+        ["status", "too", "much"],
     ],
 )
 def test_what_cannot_be_parsed_gives_status_2(words: list[str]) -> None:
     assert call(*words).exit_code == 2
+
+
+def test_options_of_one_holdout_need_its_name(climbed: LadderHoldout) -> None:
+    for option in (["--health"], ["--reveal"], ["--ladder", "b"], ["--server", "http://there"]):
+        assert f"NAME must be stated with {option[0]}, but is missing" in refusal("status", *option)
+    name = climbed.name
+    for option in (["--reserve"], ["--confidence", "0.9"]):
+        refused = refusal("certificate", name, "--estimate", *option)
+        assert f"--estimate must be stated without {option[0]}" in refused
+    for words in ([name], ["--mlflow"], ["--verdicts", "none"]):
+        assert "--installation must be stated without" in refusal(
+            "verify", "--installation", *words
+        )
 
 
 # -- the installed command --------------------------------------------------------------
@@ -385,17 +397,17 @@ def test_the_installed_command_shows_and_refuses_without_a_traceback(
     last, total = shown.stdout.splitlines()[-2:]
     assert last.split()[3:] == ["0.777", "repeat", "of", "1", "by", "hand"]
     assert total == "6 submissions in all"
-    refused = run("list", LADDERHOLDOUT_LEDGER=str(tmp_path / "none.db"))
+    refused = run("status", LADDERHOLDOUT_LEDGER=str(tmp_path / "none.db"))
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr.startswith("Error: The ledger ")
     assert "Traceback" not in refused.stderr
 
 
-@pytest.mark.parametrize("command", ["list", "status", "history"])
+@pytest.mark.parametrize("command", ["backup", "status", "history"])
 def test_help_tells_of_every_option_and_makes_no_ledger(command: str, default_ledger: Path) -> None:
     told = output(command, "--help", columns=100)
     assert "--ledger" in told
-    assert ("--account" in told) == ("--ladder" in told) == (command != "list")
+    assert ("--account" in told) == ("--ladder" in told) == (command != "backup")
     assert ("--last" in told) == (command == "history")
     assert command in output("--help", columns=100)
     assert not default_ledger.exists()

@@ -105,7 +105,7 @@ def test_a_file_and_its_frame_are_the_same_holdout(folder: Path) -> None:
     for file in ("data.csv", "data.parquet"):
         again = parsed("register", file, "--target", "churn")
         assert again["fingerprint"] == told["fingerprint"]
-    assert len(parsed("list")["ladders"]) == 1
+    assert len(parsed("status")["ladders"]) == 1
     holdout.submit(frame["churn"])
     assert parsed("status", "churn")["score"] == 1.0
 
@@ -405,12 +405,12 @@ def test_status_says_all_in_one_glance(registered: Path, table: pd.DataFrame) ->
     assert told["opened"] is not None
     assert told["retired"] is not None
     assert [one["number"] for one in told["latest"]] == [3, 4, 5]
-    assert parsed("list")["ladders"][0]["retired"] == told["retired"]
+    assert parsed("status")["ladders"][0]["retired"] == told["retired"]
 
 
 def test_the_commands_that_look_give_json(registered: Path, table: pd.DataFrame) -> None:
     output("submit", "churn", write(table["churn"]), "--context", "note=[é]")
-    listed = parsed("list")
+    listed = parsed("status")
     assert [one["holdout"] for one in listed["ladders"]] == ["churn"]
     assert parsed("status", "churn")["score"] == 1.0
     told = parsed("history", "churn", "--last", "1")
@@ -432,7 +432,7 @@ def test_errors_are_json_too_where_it_is_asked_for(registered: Path) -> None:
         ["submit", "nobody", "p.csv"],
         ["retire", "nobody"],
         ["verify", "nobody"],
-        ["list", "--ledger", "none.db"],
+        ["status", "--ledger", "none.db"],
         ["backup", "data.csv"],
         ["register", "none.csv", "--target", "x"],
     ):
@@ -520,7 +520,7 @@ def test_an_edited_entry_that_cannot_be_read_leads_to_verify(
     for command in ("status", "history"):
         assert "ladder-holdout verify NAME" in refusal(command, "churn")
     assert tamper(default_ledger, "ladder", "state", "{") == 1
-    assert "verify NAME" in refusal("list")
+    assert "verify NAME" in refusal("status")
     result = call("verify", "churn")
     assert result.exit_code == 1
     assert "submission 1 was changed" in result.stdout

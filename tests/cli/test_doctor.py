@@ -125,7 +125,7 @@ def test_both_servers_are_looked_at(tmp_path: Path) -> None:
 
 @pytest.mark.processes
 def test_the_exit_status_says_whether_all_is_well(ledger: Path, tmp_path: Path) -> None:
-    words = ["doctor", "--json", "--ledger", str(ledger)]
+    words = ["verify", "--installation", "--json", "--ledger", str(ledger)]
     words += ["--tracking-uri", f"sqlite:///{tmp_path / 'none.db'}"]
     well = CliRunner().invoke(app, words)
     assert well.exit_code == 0, well.output
@@ -139,7 +139,14 @@ def test_the_exit_status_says_whether_all_is_well(ledger: Path, tmp_path: Path) 
 @pytest.mark.processes
 def test_the_command_says_what_to_do(ledger: Path) -> None:
     vault_of(ledger).unlink()
-    words = ["doctor", "--ledger", str(ledger), "--tracking-uri", f"http://127.0.0.1:{free_port()}"]
+    words = [
+        "verify",
+        "--installation",
+        "--ledger",
+        str(ledger),
+        "--tracking-uri",
+        f"http://127.0.0.1:{free_port()}",
+    ]
     result = CliRunner().invoke(app, words, catch_exceptions=False)
     assert result.exit_code == 1
     lines = result.output.splitlines()
@@ -149,7 +156,7 @@ def test_the_command_says_what_to_do(ledger: Path) -> None:
 
 
 def test_a_ledger_that_cannot_be_named_is_refused_without_its_password() -> None:
-    words = ["doctor", "--ledger", "mysql://me:hunter2@there/db"]
+    words = ["verify", "--installation", "--ledger", "mysql://me:hunter2@there/db"]
     result = CliRunner().invoke(app, words, catch_exceptions=False)
     assert result.exit_code == 1
     assert "hunter2" not in result.output

@@ -74,7 +74,7 @@ def test_other_commands_show_the_blocks(tmp_path: Path, run: Any) -> None:
     assert "1 submissions in all" in run("history", "coins@1")
     assert "1 submissions to 3 blocks" in run("verify", "coins")
     assert json.loads(run("verify", "coins", "--json"))["blocks"] == 3
-    listed = json.loads(run("list", "--json"))["ladders"]
+    listed = json.loads(run("status", "--json"))["ladders"]
     assert [line["holdout"] for line in listed] == ["coins@1", "coins@2", "coins"]
     assert "block 1 of 'coins'" in run("submit", "coins@1", str(predictions), ends=1)
     run("audit", "coins@1", "--yes")
@@ -101,17 +101,17 @@ def test_a_registration_is_forgotten(tmp_path: Path, run: Any) -> None:
     rows = rows_in(tmp_path, 0)
     register = ("register", rows, "--target", "label", "--scoring", "accuracy", "--name", "slip")
     run(*register)
-    assert "Aborted" in run("forget", "slip", answer="n\n", ends=1)
-    assert "slip is forgotten" in run("forget", "slip", answer="y\n")
-    assert "slip" not in run("list")
+    assert "Aborted" in run("retire", "slip", "--forget", answer="n\n", ends=1)
+    assert "slip is forgotten" in run("retire", "slip", "--forget", answer="y\n")
+    assert "slip" not in run("status")
     run(*register)
-    told = json.loads(run("forget", "slip", "--yes", "--json"))
+    told = json.loads(run("retire", "slip", "--forget", "--yes", "--json"))
     assert told == {"holdout": "slip", "forgotten": True}
     run(*register)
     frame = pd.read_csv(rows)[["label"]]
     frame.to_csv(tmp_path / "guesses.csv", index=False)
     run("submit", "slip", str(tmp_path / "guesses.csv"))
-    assert "it has 1 submission" in run("forget", "slip", "--yes", ends=1)
+    assert "it has 1 submission" in run("retire", "slip", "--forget", "--yes", ends=1)
 
 
 def test_classes_stay_texts_though_a_file_has_only_numbers(tmp_path: Path, run: Any) -> None:

@@ -1,4 +1,4 @@
-"""Networks whose labels are no codes, or that other callbacks stop, restore and average as well.
+"""Networks whose labels are no codes, and callbacks that would choose weights beside the ladder.
 
 The right value is always scikit-learn's, of the network that came back.
 """
@@ -6,7 +6,7 @@ The right value is always scikit-learn's, of the network that came back.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import keras
 import lightning
@@ -120,80 +120,37 @@ def test_outputs_are_no_classes_unless_that_is_stated(data: Parts, tool: str, la
 # -- others that choose weights ------------------------------------------------------------
 
 
-class SpoilsKeras(keras.callbacks.Callback):
-    def on_train_end(self, logs: Any = None) -> None:
-        self.model.set_weights([0 * array for array in self.model.get_weights()])
+OTHERS: dict[str, dict[str, Callable[[], Any]]] = {
+    "keras": {
+        "EarlyStopping": lambda: keras.callbacks.EarlyStopping("val_loss", patience=2),
+        "SwapEMAWeights": lambda: keras.callbacks.SwapEMAWeights(swap_on_epoch=True),
+    },
+    "lightning": {
+        "EarlyStopping": lambda: of_lightning.EarlyStopping("val_loss", patience=2, mode="max"),
+        "WeightAveraging": of_lightning.EMAWeightAveraging,
+        "StochasticWeightAveraging": lambda: of_lightning.StochasticWeightAveraging(0.01),
+    },
+    "skorch": {
+        "EarlyStopping": lambda: of_skorch.EarlyStopping("train_loss", patience=2),
+        "Checkpoint": lambda: of_skorch.Checkpoint("train_loss_best", load_best=True),
+    },
+}
 
 
-class SpoilsLightning(lightning.Callback):
-    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
-        spoil(pl_module)
-
-
-class SpoilsSkorch(of_skorch.Callback):
-    def on_train_end(self, net: Any, X: Any = None, y: Any = None, **_: Any) -> None:
-        spoil(net.module_)
-
-
-def spoil(module: torch.nn.Module) -> None:
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.zero_()
-
-
-class Others:
-    """Callbacks that end training or leave other weights, made anew for each fit."""
-
-    keras: ClassVar[dict[str, Callable[[], Any]]] = {
-        "spoils": SpoilsKeras,
-        "restores": lambda: keras.callbacks.EarlyStopping(
-            "val_loss", patience=2, restore_best_weights=True, mode="max"
-        ),
-        "restores at the end": lambda: keras.callbacks.EarlyStopping(
-            "val_loss", patience=99, restore_best_weights=True, mode="max"
-        ),
-    }
-    lightning: ClassVar[dict[str, Callable[[], Any]]] = {
-        "spoils": SpoilsLightning,
-        "stops": lambda: of_lightning.EarlyStopping("val_loss", patience=2, mode="max"),
-        "averages": of_lightning.EMAWeightAveraging,
-    }
-    skorch: ClassVar[dict[str, Callable[[], Any]]] = {
-        "spoils": SpoilsSkorch,
-        "loads": lambda: of_skorch.EarlyStopping(
-            "train_loss", patience=2, load_best=True, lower_is_better=False
-        ),
-        "loads at the end": lambda: of_skorch.EarlyStopping(
-            "train_loss", patience=99, load_best=True, lower_is_better=False
-        ),
-    }
-
-
-CASES = [
-    (tool, name) for tool in ("keras", "lightning", "skorch") for name in getattr(Others, tool)
-]
-
-
-@pytest.mark.parametrize("place", ["before", "behind"])
-@pytest.mark.parametrize("better", [False, True])
-@pytest.mark.parametrize(("tool", "other"), CASES)
-def test_the_weights_are_those_of_the_ladders_best_epoch(
-    data: Parts, tool: str, other: str, better: bool, place: str
+@pytest.mark.parametrize("place", [0, None])
+@pytest.mark.parametrize(
+    ("tool", "other"), [(tool, one) for tool in OTHERS for one in OTHERS[tool]]
+)
+def test_what_chooses_weights_is_refused_with_the_line_to_delete(
+    data: Parts, tool: str, other: str, place: int | None
 ) -> None:
     module, fit, settings = TOOLS[tool]
     holdout = data.holdout("neg_log_loss")
-    if better:
-        holdout.submit(data.y_holdout.astype(float))  # so that no epoch improves
-    by = module.ladder_stopping(holdout, 99, **settings)
-    share = fit(by, data, getattr(Others, tool)[other](), 0 if place == "before" else None)
-    assert by.stopping.improved is not better
-    if "stops" in other or other in ("restores", "loads"):
-        assert by.stopping.rounds < EPOCHS
-    before = holdout.status()
-    assert_kept(holdout, by.stopping, share)
-    if not better:
-        assert before.score is not None
-        assert abs(before.score + log_loss(data.y_holdout, share)) < 0.013
+    by = module.ladder_stopping(holdout, 3, **settings)
+    with pytest.raises(InvalidArgument, match=r"^early stopping must be by the ladder") as refused:
+        fit(by, data, OTHERS[tool][other](), place)
+    assert f"Delete {other}(...):" in str(refused.value)
+    assert holdout.status().submissions == by.stopping.rounds == 0
 
 
 def test_an_average_that_keras_ends_with_is_no_epoch_of_the_ladder(data: Parts) -> None:
@@ -212,5 +169,5 @@ def test_one_callback_serves_a_second_fit(data: Parts) -> None:
         module, fit, settings = TOOLS[tool]
         holdout = data.holdout("neg_log_loss", ledger="memory")
         by = module.ladder_stopping(holdout, 3, **settings)
-        shares = [fit(by, data, getattr(Others, tool)["spoils"](), place) for place in (0, None)]
+        shares = [fit(by, data) for _ in range(2)]
         assert np.array_equal(*shares)

@@ -136,7 +136,6 @@ def test_a_variable_that_is_gone_is_found_out() -> None:
 
 def test_the_table_holds_every_name_of_the_module_once() -> None:
     stated = [one for one in vars(thirdparty).values() if isinstance(one, Reliance)]
-    stated += [*thirdparty.UNTOUCHED, *thirdparty.UNTOUCHED_BY]
     assert sorted(map(repr, stated)) == sorted(map(repr, RELIANCES))
     assert len(set(RELIANCES)) == len(RELIANCES)
 
@@ -239,7 +238,7 @@ def test_variables_are_read_by_name_alone() -> None:
     frame = here(3)
     assert (frame.local("of"), frame.local("self"), frame.name) == (3, None, "here")
     assert frame.place[1].endswith("<locals>.here")
-    assert not (frame.is_search or frame.library == "sklearn" or frame.takes_one_round)
+    assert not (frame.is_fit or frame.is_tool or frame.library == "sklearn")
 
 
 def test_the_module_imports_the_standard_library_alone() -> None:

@@ -117,11 +117,11 @@ def test_a_grid_is_one_batch_and_a_climb_is_none(ledger: Path) -> None:
     search.fit(rows, labels)
     status, found = holdout.status(), holdout.certificate()
     assert status.incumbent is not None
-    # A candidate's place is its own in the list, whichever of the others predict alike.
-    place = status.incumbent
-    by_hand = Transcript(before=0, place=place, ladders=(), event=1).log_count()
-    assert found.log_count == pytest.approx(by_hand)
-    assert "batch" in " ".join(found.assumptions) or place == 1
+    # One of twelve, whichever it is and whichever of the others predict alike; the first event.
+    assert found.log_count == pytest.approx(np.log(12) + np.log(5 / 4))
+    by_hand = Transcript(before=0, place=status.incumbent, ladders=(), event=1, size=12)
+    assert found.log_count == pytest.approx(by_hand.log_count())
+    assert "batch" in " ".join(found.assumptions) or status.incumbent == 1
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ def test_the_command_registers_it_and_reveals_the_score(tmp_path: Path, ledger: 
     stated = ["--target", "label", "--scoring", "accuracy", "--name", "bits"]
     command("register", str(rows), *stated, "--show", "improvements", *place)
     assert b"0.75" not in command("submit", "bits", str(guesses), *place)
-    assert b"0.75" in command("reveal", "bits", *place)
+    assert b"0.75" in command("status", "bits", "--reveal", *place)
     assert b"0.75" in command("status", "bits", *place)
     wrong_word = CliRunner().invoke(app, ["register", str(rows), *stated, "--show", "bits", *place])
     assert wrong_word.exit_code == 1 and "show must be one of" in wrong_word.stderr
@@ -594,7 +594,7 @@ def channels_of(holdout: LadderHoldout, place: Path) -> dict[str, bytes]:
         "report": report.read_bytes(),
         "status": command("status", name, *where) + command("status", name, "--json", *where),
         "history": command("history", name, *where) + command("history", name, "--json", *where),
-        "list": command("list", *where) + command("list", "--json", *where),
+        "list": command("status", *where) + command("status", "--json", *where),
         "verify": command("verify", name, *where),
         "verification": repr(verify_holdout(holdout.ledger, name)).encode(),
     }  # fmt: skip
@@ -722,7 +722,7 @@ def test_the_command_shows_what_it_puts_on_record(ledger: Path) -> None:
     holdout.submit(wrong(317))
     words = ("coins", "--ledger", str(ledger))
     assert b"0.683" not in command("status", *words)
-    assert b"0.683" in command("reveal", *words)
+    assert b"0.683" in command("status", "--reveal", *words)
     assert b"0.683" in command("status", "--json", *words)
     assert holdout.status().score == 0.683
 

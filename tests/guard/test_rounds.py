@@ -297,9 +297,11 @@ def test_folds_listed_by_hand_have_none_however_often_they_are_used(
     holdout: LadderHoldout, train: Data, since: Any, backend: str, jobs: int
 ) -> None:
     folds = list(holdout.split().split(*train))
-    with on(backend, jobs):
-        for leaves in (1, 5):
-            grid(holdout, tree(min_samples_leaf=leaves), cv=folds).fit(*train)
+    with on(backend, jobs), pytest.raises(SearchStopped, match=r"cv=holdout\.split\(\)"):
+        # Such a fold does not tell a worker what was done to the rows before.
+        grid(holdout, cv=folds).fit(*train)
+    for leaves in (1, 5):
+        grid(holdout, tree(min_samples_leaf=leaves), cv=folds).fit(*train)
     assert batches(since()) == [None] * 6
 
 
@@ -458,15 +460,15 @@ def test_a_candidate_whose_fit_calls_the_scorer_by_hand_has_none(
 
 @pytest.mark.processes
 @pytest.mark.parametrize(("backend", "jobs"), PROCESSES)
-def test_a_candidate_whose_fit_searches_on_folds_of_its_own_has_none(
+def test_a_candidate_whose_fit_searches_on_folds_of_its_own_is_refused(
     holdout: LadderHoldout, train: Data, since: Any, backend: str, jobs: int
 ) -> None:
     def look(X: Any, y: Any) -> None:
         grid(holdout, tree(min_samples_leaf=9), cv=by_hand(len(X))).fit(X, y)
 
-    with on(backend, jobs):
-        grid(holdout, Asking(look)).fit(*train)
-    assert batches(since()) == [None] * 12
+    with on(backend, jobs), pytest.raises(SearchStopped, match="a search inside Asking"):
+        grid(holdout, Asking(look)).fit(*train)  # which may have changed the rows
+    assert since() == []
 
 
 def test_candidates_scored_before_one_that_looks_keep_their_batch(
@@ -523,12 +525,10 @@ def test_looks_of_another_thread_during_a_search_have_none(
         holdout.submit(1 - binary.y_holdout)
         holdout(fitted, train[0][:0], train[1][:0])
         holdout(fitted, binary.X_holdout, binary.y_holdout)
-        for backend, jobs in WORKERS:
-            with on(backend, jobs):
-                listed = list(holdout.split().split(*train))
-                grid(holdout, tree(min_samples_leaf=9), cv=listed).fit(*train)
-        grid(holdout, tree(min_samples_leaf=8), cv=by_hand(len(train[0]))).fit(*train)
-        assert batches(since()) == [None] * 16
+        listed = list(holdout.split().split(*train))
+        for leaves, folds in ((9, listed), (8, by_hand(len(train[0])))):
+            grid(holdout, tree(min_samples_leaf=leaves), cv=folds).fit(*train)
+        assert batches(since()) == [None] * 10
         patient.go_on.set()
         running.result()
     the_one_batch(since(), 3)

@@ -239,6 +239,75 @@ def test_a_finalist_that_fails_costs_no_other_its_hours(
     assert search.search_.cv_results_["params"] == [{"fails": True}]
 
 
+# -- all of them ----------------------------------------------------------------------------
+
+
+def test_all_candidates_are_one_batch_without_inner_folds(
+    holdout: LadderHoldout, binary: Any
+) -> None:
+    Counted.fits = 0
+    grid = GridSearchCV(Counted(), [{"level": [0, 2, 4]}, {"level": [0]}], cv=5)
+    search = guarded(holdout, binary, grid, finalists="all")
+    assert Counted.fits == 3 and not hasattr(search, "search_")
+    entries = entries_of(holdout)
+    assert len({one.batch for one in entries}) == 1 and entries[0].batch
+    assert sorted(one.place or 0 for one in entries) == [1, 2, 3]
+    assert [(one.candidate, one.inner_score) for one in search.finalists_] == [
+        (0, None),
+        (1, None),
+        (2, None),
+    ]
+    assert search.certificate_ == holdout.certificate() and search.certificate_.missing is None
+    # As they would be if their models were given as a list.
+    other = LadderHoldout(binary.X_holdout, binary.y_holdout, scoring="accuracy", ledger="memory")
+    models = [Counted(level).fit(binary.X_train, binary.y_train) for level in (0, 2, 4)]
+    releases = [one.release for one in other.finalists(models)]
+    assert [one.release.score for one in search.finalists_] == [one.score for one in releases]
+    assert search.certificate_.low == other.certificate().low
+    results = pd.DataFrame(search.cv_results_)
+    assert results["finalist"].tolist() == [1, 2, 3, 0]
+    assert results["params"].tolist()[3] == {"level": 0}
+
+
+@pytest.mark.parametrize("name", ["grid", "random", "of pipelines", "in two pipelines"])
+def test_all_are_those_that_the_search_would_try(
+    holdout: LadderHoldout, binary: Any, name: str
+) -> None:
+    search = guarded(holdout, binary, SEARCHES[name], finalists="all")
+    alone = clone(SEARCHES[name]).fit(binary.X_train, binary.y_train)
+    while isinstance(alone, Pipeline) and not hasattr(alone, "cv_results_"):
+        alone = alone[-1]
+    assert search.cv_results_["params"] == alone.cv_results_["params"]
+    again = clone(search.best_estimator_).fit(binary.X_train, binary.y_train)
+    assert (again.predict(binary.X_holdout) == search.predict(binary.X_holdout)).all()
+    [winner] = [one for one in search.finalists_ if one.candidate == search.best_index_]
+    assert holdout.status().incumbent == winner.release.submission
+
+
+@pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
+@pytest.mark.parametrize("name", ["halving grid", "halving random", "bayes", "optuna"])
+def test_all_of_a_search_that_learns_from_scores_is_refused(
+    holdout: LadderHoldout, binary: Any, name: str
+) -> None:
+    with pytest.raises(InvalidArgument, match=r"finalists must be .*known in advance"):
+        guarded(holdout, binary, SEARCHES[name], finalists="all")
+    assert holdout.status().submissions == 0
+
+
+def test_all_that_fail_or_improve_on_nothing_say_so(holdout: LadderHoldout, binary: Any) -> None:
+    failing = holdout.guard(GridSearchCV(Counted(), {"fails": [True]}), finalists="all")
+    with pytest.warns(FitFailedWarning), pytest.raises(InvalidArgument, match="no memory") as said:
+        failing.fit(binary.X_train, binary.y_train)
+    assert "search_" not in str(said.value)
+    for empty in (GridSearchCV(tree(), []), RandomizedSearchCV(tree(), DEPTHS, n_iter=0)):
+        with pytest.raises(InvalidArgument, match="search must be one with a candidate at least"):
+            guarded(holdout, binary, empty, finalists="all")
+    holdout.submit(binary.y_holdout)
+    with pytest.warns(NoImprovementWarning, match=r"Picked: the first\."):
+        search = guarded(holdout, binary, SEARCHES["grid"], finalists="all")
+    assert search.best_index_ == search.finalists_[0].candidate
+
+
 # -- which candidates are finalists ----------------------------------------------------------
 
 
@@ -337,7 +406,7 @@ def test_what_is_no_search_is_refused(holdout: LadderHoldout, binary: Any) -> No
     for wrong in (tree(), GridSearchCV, None, make_pipeline(StandardScaler(), tree())):
         with pytest.raises(InvalidArgument, match="search must be"):
             guarded(holdout, binary, wrong)
-    for finalists in (0, -1, 1.5, "all", None, True):
+    for finalists in (0, -1, 1.5, "any", None, True):
         with pytest.raises(InvalidArgument, match="finalists must be"):
             guarded(holdout, binary, SEARCHES["grid"], finalists=finalists)
     asking = GridSearchCV(tree(), DEPTHS, scoring=holdout, cv=holdout.split())

@@ -258,7 +258,7 @@ def test_a_run_of_another_ladder_is_left_alone(
     # The same rows, name, account and ladder in another ledger are another ladder.
     other = tiny(tmp_path / "other.db")
     submit(other, 2)
-    for run_id, what in ((tracking.run_id, "another ladder"), ("0" * 32, "There is no MLflow run")):
+    for run_id, what in ((tracking.run_id, "another ladder"), ("0" * 32, "id=0+ not found")):
         with pytest.raises(TrackingError, match=what):
             export(other, run_id=run_id, tracking_uri=store)
         with (
@@ -308,6 +308,23 @@ def test_nothing_raw_is_in_the_analysts_store_nor_in_any_log(
     shown = [store_bytes(store), tracking, vars(tracking), records.texts]
     assert not canaries.found_in(*shown)
     assert records.texts
+
+
+@pytest.mark.parametrize("which", ["analyst", "audit"])
+def test_what_refuses_raw_scores_is_not_quoted(
+    holdout: LadderHoldout, store: str, tmp_path: Path, which: str
+) -> None:
+    """A database quotes the rows that it refuses."""
+    audit = new_store(tmp_path / "audit")
+    full = (store if which == "analyst" else audit).removeprefix("sqlite:///")
+    with closing(sqlite3.connect(full)) as connection, connection:
+        refuses = "BEGIN SELECT RAISE(ABORT, 'this disk is full'); END"
+        connection.execute(f"CREATE TRIGGER full BEFORE INSERT ON metrics {refuses}")
+    submit(holdout, 1, 20)
+    with pytest.raises(TrackingError, match="refused a request") as refusal:
+        export(holdout, tracking_uri=store, audit_tracking_uri=audit)
+    assert ("this disk is full" in str(refusal.value)) == (which == "analyst")
+    assert not canaries_of(holdout, coins()[1]).found_in(texts_of(refusal.value))
 
 
 def test_the_active_model_gets_none_of_it(
@@ -714,8 +731,8 @@ def test_the_command_refuses_in_a_sentence(holdout: LadderHoldout, store: str) -
         (["tiny", "--account", "ada"], "default/main"),
         (["tiny", "--tracking-uri", dead], "does not answer"),
         (["tiny", "--tracking-uri", store, "--raw", "never"], "'live', 'sealed'"),
-        (["tiny", "--tracking-uri", store, "--run-id", "0" * 32], "There is no MLflow run"),
-        (["tiny", "--tracking-uri", "nonsense://x"], "Take sqlite:///mlflow.db"),
+        (["tiny", "--tracking-uri", store, "--run-id", "0" * 32], "not found"),
+        (["tiny", "--tracking-uri", "nonsense://x"], "unsupported URI 'nonsense://x'"),
     ):
         status, shown, said = call("export", *words)
         assert (status, shown) == (1, "")

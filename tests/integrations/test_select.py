@@ -457,6 +457,25 @@ def test_estimators_with_hundreds_of_parameters_are_found_again(
     assert picked(holdout, grid(holdout, votes, values), binary) == 1
 
 
+def test_candidates_that_nothing_tells_apart_are_not_picked_among(
+    open_holdout: Any, binary: Any
+) -> None:
+    """With workers, feedback that ties them and descriptions that are the same."""
+    holdout = open_holdout(feedback="incumbent")
+    values = {"functiontransformer__func": [lambda X: X * 0, lambda X: X, lambda X: X * 1]}
+    model = make_pipeline(FunctionTransformer(), tree(max_depth=4))
+    search = grid(holdout, model, values, n_jobs=2)
+    with parallel_config("threading"):
+        try:
+            search.fit(binary.X_train, binary.y_train)
+        except InvalidArgument as refused:
+            assert "refit must be holdout.select where it can be known" in str(refused)
+        else:  # the good one came last, so that what was told names it
+            assert search.best_index_ in (1, 2)
+    search.set_params(n_jobs=1).fit(binary.X_train, binary.y_train)
+    assert search.best_index_ == 1
+
+
 @pytest.mark.parametrize("right", [False, True])
 def test_a_function_that_picks_another_than_the_incumbent_is_warned_of(
     open_holdout: Any, binary: Any, right: bool

@@ -47,7 +47,7 @@ from sklearn.preprocessing import StandardScaler, TargetEncoder
 from sklearn.tree import DecisionTreeClassifier
 
 from ladderholdout import LadderHoldout, SearchStopped
-from ladderholdout.errors import KnownHoldoutWarning, RoutingDisabled
+from ladderholdout.errors import RoutingDisabled
 
 Open = Callable[..., LadderHoldout]
 METRICS = ["accuracy", "balanced_accuracy", "f1", "roc_auc", "neg_log_loss", "neg_brier_score"]
@@ -401,34 +401,3 @@ def test_a_holdout_beside_scorers_of_scikit_learn(holdout: LadderHoldout, binary
     for name in ("held", "area"):
         assert found[f"test_{name}"] == pytest.approx(plain[f"test_{name}"])
     assert submissions(holdout) == 0
-
-
-class Counting(DecisionTreeClassifier):
-    """A tree that counts its predictions."""
-
-    predicted = 0
-
-    def predict(self, X: Any, check_input: bool = True) -> Any:
-        Counting.predicted += 1
-        return super().predict(X, check_input)
-
-
-def test_several_holdouts_share_one_prediction_of_each_plain_fold(
-    holdout: LadderHoldout, opened: Open, binary: Any
-) -> None:
-    with pytest.warns(KnownHoldoutWarning):
-        f1 = opened(binary.X_holdout, binary.y_holdout, "f1", ladder="f1")
-    both = {"hits": holdout, "f1": f1}
-    Counting.predicted = 0
-    found = cross_validate(
-        *(Counting(max_depth=2, random_state=0), binary.X_train, binary.y_train),
-        scoring=both,
-        cv=holdout.split(inner=3),
-    )
-    assert Counting.predicted == 3 + 1
-    plain = cross_validate(
-        tree(max_depth=2), binary.X_train, binary.y_train, scoring=["accuracy", "f1"], cv=3
-    )
-    for name, theirs in (("hits", "accuracy"), ("f1", "f1")):
-        assert found[f"test_{name}"][:3] == pytest.approx(plain[f"test_{theirs}"])
-    assert submissions(holdout) == submissions(f1) == 1

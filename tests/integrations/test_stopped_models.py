@@ -1,6 +1,6 @@
 """Models that early stopping leaves, against what scikit-learn says of them on the holdout.
 
-Each case has the labels, columns, missing values, older trees or second stopper of people's own
+Each case has the labels, columns, missing values, older trees or other callbacks of people's own
 programs. The right value is always scikit-learn's, of the model that came back.
 """
 
@@ -430,13 +430,10 @@ def test_trees_of_an_initial_model_are_no_rounds(
         assert by.cut(whole, before=30).tree_count_ == model.tree_count_
 
 
-@pytest.mark.parametrize("own", [False, True])
-def test_a_histogram_that_continues_is_refused_before_it_trains(data: Parts, own: bool) -> None:
+def test_a_histogram_that_continues_is_refused_before_it_trains(data: Parts) -> None:
     holdout = data.holdout("neg_log_loss")
     by = staged.ladder_stopping(holdout, 5)
-    model = HistGradientBoostingClassifier(
-        max_iter=60, warm_start=True, early_stopping=own, random_state=0
-    )
+    model = HistGradientBoostingClassifier(max_iter=60, warm_start=True, random_state=0)
     with pytest.raises(InvalidArgument, match=r"^warm_start must be False"):
         by.fit(model, data.X, data.y)
     assert not hasattr(model, "_predictors") and holdout.status().submissions == 0
@@ -460,119 +457,117 @@ def kept(holdout: LadderHoldout, stopping: Any, model: Any, data: Parts) -> None
         near(holdout, -log_loss(data.y_holdout, model.predict_proba(data.X_holdout)))
 
 
-@pytest.mark.parametrize(
-    ("place", "boosting", "better", "patience"),
-    [
-        # Each place with an incumbent and without one, stopped by the ladder and by LightGBM.
-        (0, "gbdt", False, 3),
-        (0, "goss", True, 60),
-        (1, "gbdt", False, 60),
-        (1, "goss", True, 3),
-        ("parameter", "gbdt", False, 60),
-        ("parameter", "goss", True, 3),
-        ("function", "goss", False, 3),
-        ("function", "gbdt", True, 60),
-    ],
-)
-def test_lightgbm_beside_its_own_early_stopping(
-    place: Any, boosting: str, better: bool, patience: int
-) -> None:
-    data = parts("binary", seed=2)
+def stopped_twice(data: Parts, tool: str, by: Any, where: str) -> Any:
+    """Fit with the library's own early stopping beside the ladder; return the model."""
     X, y, X_valid, y_valid = halves(data)
-    holdout = data.holdout("neg_log_loss")
-    if better:
-        holdout.submit(data.y_holdout.astype(float))  # nothing improves after this
-    by = lightgbm.ladder_stopping(holdout, patience)
-    settings: dict[str, Any] = {"boosting_type": boosting}
-    callbacks = [by]
-    if place == "parameter":
-        settings["early_stopping_round"] = 4
-    elif place == "function":
-
-        def own(env: Any) -> None:
-            if env.iteration == 6:
-                raise lgb.callback.EarlyStopException(0, env.evaluation_result_list)
-
-        callbacks.insert(0, own)
-    else:
-        callbacks.insert(place, lgb.early_stopping(4, verbose=False))
-    model = lgb.LGBMClassifier(n_estimators=60, n_jobs=1, verbose=-1, **settings)
-    for _ in range(2):  # the same callbacks again
-        model.fit(X, y, eval_set=[(X_valid, y_valid)], callbacks=callbacks)
-        assert by.stopping.rounds < 60
-        assert model.best_iteration_ == by.stopping.best_round
-        series = model.evals_result_["valid_0"]["binary_logloss"]
-        best = model.best_score_["valid_0"]["binary_logloss"]
-        assert best == series[by.stopping.best_round - 1]
-        valid = model.predict_proba(X_valid)
-        assert best == pytest.approx(log_loss(y_valid, valid), abs=1e-6)
-        kept(holdout, by.stopping, model, data)
-    if not better:
-        assert by.stopping.improved
+    place, _, value = where.partition("=")
+    if tool == "xgb":
+        callbacks = {"before": [None, by], "after": [by, None]}.get(place, [by])
+        own = xgb.callback.EarlyStopping(rounds=4)
+        callbacks = [own if one is None else one for one in callbacks]
+        settings = {place: int(value)} if value else {}
+        model = xgb.XGBClassifier(n_estimators=60, n_jobs=1, callbacks=callbacks, **settings)
+        return model.fit(X, y, eval_set=[(X_valid, y_valid)], verbose=False)
+    if tool == "xgb.train":
+        how: dict[str, Any] = {"evals": [(xgb.DMatrix(X_valid, y_valid), "valid")]}
+        how |= {"early_stopping_rounds": 4, "verbose_eval": False, "callbacks": [by]}
+        return xgb.train(XGB, xgb.DMatrix(X, y), 60, **how)
+    if tool == "lgb":
+        callbacks = {"before": [None, by], "after": [by, None]}.get(place, [by])
+        own = lgb.early_stopping(4, verbose=False)
+        callbacks = [own if one is None else one for one in callbacks]
+        settings = {place: int(value)} if value else {}
+        model = lgb.LGBMClassifier(n_estimators=60, n_jobs=1, verbose=-1, **settings)
+        return model.fit(X, y, eval_set=[(X_valid, y_valid)], callbacks=callbacks)
+    if tool == "lgb.train":
+        rows, valid = lgb.Dataset(X, y), lgb.Dataset(X_valid, y_valid)
+        params = {**LGB, place: int(value)}
+        return lgb.train(params, rows, 60, valid_sets=[valid], callbacks=[by])
+    name, stated = place.split(":")[-1], value if value.isalpha() else float(value or 1)
+    if tool == "cat":
+        stated = stated if isinstance(stated, str) or name == "od_pval" else int(stated)
+        model = cb.CatBoostClassifier(iterations=60, **CAT)
+        fitted = {"eval_set": (X_valid, y_valid)}
+        if place.startswith("fit:"):
+            fitted[name] = stated
+        else:
+            model.set_params(**{name: stated})
+        return by.fit(model, X, y, **fitted)
+    boosted: Any = GradientBoostingClassifier(n_estimators=60, n_iter_no_change=3)
+    if tool == "monitored":
+        return boosted.fit(X, y, monitor=by)
+    if tool == "hist":
+        boosted = HistGradientBoostingClassifier(max_iter=60, early_stopping=True)
+    return by.fit(boosted, X, y)
 
 
 @pytest.mark.parametrize(
-    ("first", "save", "booster", "patience", "better"),
+    ("tool", "where", "line"),
     [
-        # Each way to save, before and after the ladder, with who stops and with an incumbent.
-        (False, False, "gbtree", 2, False),
-        (False, False, "dart", 60, True),
-        (True, False, "gbtree", 60, False),
-        (True, False, "dart", 2, True),
-        (False, True, "gbtree", 60, True),
-        (False, True, "dart", 2, False),
-        (True, True, "gbtree", 2, True),
-        (True, True, "dart", 60, False),
-        (False, "rounds", "gbtree", 60, False),
-        (False, "rounds", "dart", 2, True),
-        (False, "rounds", "gbtree", 2, False),
+        ("lgb", "before", "early_stopping(...)"),
+        ("lgb", "after", "early_stopping(...)"),
+        ("lgb", "early_stopping_round=4", "early_stopping_round=4"),
+        ("lgb.train", "n_iter_no_change=4", "early_stopping_round=4"),
+        ("xgb", "before", "EarlyStopping(...)"),
+        ("xgb", "after", "EarlyStopping(...)"),
+        ("xgb", "early_stopping_rounds=4", "early_stopping_rounds=4"),
+        ("xgb.train", "", "early_stopping_rounds=4"),
+        ("cat", "early_stopping_rounds=4", "early_stopping_rounds=4"),
+        ("cat", "fit:early_stopping_rounds=4", "early_stopping_rounds=4"),
+        ("cat", "od_type=Iter", "od_type='Iter'"),
+        ("cat", "od_wait=4", "od_wait=4"),
+        ("cat", "od_pval=0.01", "od_pval=0.01"),
+        ("boosted", "", "n_iter_no_change=3"),
+        ("monitored", "", "n_iter_no_change=3"),
+        ("hist", "", "early_stopping=True"),
     ],
 )
-def test_xgboost_beside_its_own_early_stopping(
-    first: bool, save: Any, booster: str, patience: int, better: bool
+def test_a_second_stopper_is_refused_with_the_line_to_delete(
+    data: Parts, tool: str, where: str, line: str
 ) -> None:
-    data = parts("binary", seed=3)
-    X, y, X_valid, y_valid = halves(data)
     holdout = data.holdout("neg_log_loss")
-    if better:
-        holdout.submit(data.y_holdout.astype(float))
-    by = xgboost.ladder_stopping(holdout, patience)
-    callbacks = [by]
-    settings: dict[str, Any] = {"booster": booster}
-    if save == "rounds":
-        settings["early_stopping_rounds"] = 4
-    else:
-        own = xgb.callback.EarlyStopping(rounds=4, save_best=save)
-        callbacks.insert(int(first), own)
-    model = xgb.XGBClassifier(n_estimators=60, n_jobs=1, callbacks=callbacks, **settings)
-    model.fit(X, y, eval_set=[(X_valid, y_valid)], verbose=False)
-    best = by.stopping.best_round
-    assert by.stopping.rounds < 60
-    assert model.best_iteration == best - 1
-    assert model.get_booster().num_boosted_rounds() == best
-    assert model.best_score == model.evals_result()["validation_0"]["logloss"][best - 1]
-    assert model.best_score == pytest.approx(log_loss(y_valid, model.predict_proba(X_valid)))
-    kept(holdout, by.stopping, model, data)
+    modules = {"boosted": staged, **{name: one.module for name, one in TOOLS.items()}}
+    by = modules[tool].ladder_stopping(holdout, 2)
+    with pytest.raises(InvalidArgument, match=r"^early stopping must be by the ladder") as refused:
+        stopped_twice(data, tool, by, where)
+    assert f"Delete {line}:" in str(refused.value)
+    assert holdout.status().submissions == by.stopping.rounds == 0
 
 
-def test_xgboost_beside_a_callback_that_cuts(data: Parts) -> None:
-    class Cuts(xgb.callback.TrainingCallback):
-        def after_training(self, model: Any) -> Any:
-            return model[:1]
+def test_a_callback_of_ones_own_may_end_xgboost(data: Parts) -> None:
+    class Ends(xgb.callback.TrainingCallback):
+        def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
+            return epoch == 6
 
     holdout = data.holdout("neg_log_loss")
-    by = xgboost.ladder_stopping(holdout, 5)
-    model = xgb.XGBClassifier(n_estimators=ROUNDS, n_jobs=1, callbacks=[by, Cuts()])
+    by = xgboost.ladder_stopping(holdout, 60)
+    model = xgb.XGBClassifier(n_estimators=ROUNDS, n_jobs=1, callbacks=[by, Ends()])
     model.fit(data.X, data.y)
-    assert by.stopping.best_round > 1
+    assert by.stopping.rounds == 7
     kept(holdout, by.stopping, model, data)
+
+
+def test_a_callback_of_ones_own_that_ends_lightgbm_is_named(data: Parts) -> None:
+    """LightGBM cuts its model and calls nobody after that: rounds that wait have no predictions."""
+
+    def own(env: Any) -> None:
+        if env.iteration == 6:
+            raise lgb.callback.EarlyStopException(0, env.evaluation_result_list)
+
+    holdout = data.holdout("neg_log_loss")
+    by = lightgbm.ladder_stopping(holdout, 60)
+    model = lgb.LGBMClassifier(n_estimators=ROUNDS, n_jobs=1, verbose=-1)
+    model.fit(data.X, data.y, callbacks=[own, by])
+    with pytest.raises(InvalidArgument, match=r"^callbacks must be without one that ends training"):
+        print(by.stopping.best_round)
+    assert holdout.status().submissions == by.stopping.rounds == 0
 
 
 @pytest.mark.parametrize(
     ("how", "patience"),
-    [({}, 3), ({}, 60), ({"use_best_model": False}, 3), ({"early_stopping_rounds": 4}, 60)],
+    [({}, 3), ({}, 60), ({"use_best_model": False}, 3)],
 )
-def test_catboost_beside_its_own_early_stopping(how: dict[str, Any], patience: int) -> None:
+def test_catboost_with_rows_of_its_own(how: dict[str, Any], patience: int) -> None:
     data = parts("binary", seed=3)
     X, y, X_valid, y_valid = halves(data)
     holdout = data.holdout("neg_log_loss")
@@ -580,44 +575,6 @@ def test_catboost_beside_its_own_early_stopping(how: dict[str, Any], patience: i
     model = cb.CatBoostClassifier(iterations=60, learning_rate=0.3, **CAT)
     by.fit(model, X, y, eval_set=(X_valid, y_valid), **how)
     assert model.tree_count_ == by.stopping.best_round
-    kept(holdout, by.stopping, model, data)
-
-
-@pytest.mark.parametrize("better", [False, True])
-@pytest.mark.parametrize("patience", [2, 100])
-def test_gradient_boosting_beside_its_own_early_stopping(patience: int, better: bool) -> None:
-    data = parts("binary", seed=3)
-    holdout = data.holdout("neg_log_loss")
-    if better:
-        holdout.submit(data.y_holdout.astype(float))
-    by = staged.ladder_stopping(holdout, patience)
-    model = GradientBoostingClassifier(n_estimators=100, n_iter_no_change=3, random_state=0)
-    by.fit(model, data.X, data.y)
-    assert by.stopping.rounds < 100
-    assert model.n_estimators_ == len(model.estimators_) == by.stopping.best_round
-    assert len(model.train_score_) == by.stopping.best_round
-    kept(holdout, by.stopping, model, data)
-
-
-def test_gradient_boosting_with_the_ladder_as_its_monitor_alone(data: Parts) -> None:
-    holdout = data.holdout("neg_log_loss")
-    by = staged.ladder_stopping(holdout, 60)
-    model = GradientBoostingClassifier(n_estimators=100, n_iter_no_change=3, random_state=0)
-    with pytest.raises(InvalidArgument, match=r"^n_iter_no_change must be None"):
-        model.fit(data.X, data.y, monitor=by)
-    assert holdout.status().submissions == 0
-
-
-@pytest.mark.parametrize("patience", [2, 100])
-def test_histograms_beside_their_own_early_stopping(patience: int) -> None:
-    data = parts("binary", seed=3)
-    holdout = data.holdout("neg_log_loss")
-    by = staged.ladder_stopping(holdout, patience)
-    model = HistGradientBoostingClassifier(
-        max_iter=100, early_stopping=True, n_iter_no_change=3, random_state=0
-    )
-    by.fit(model, data.X, data.y)
-    assert model.n_iter_ == by.stopping.best_round < 100
     kept(holdout, by.stopping, model, data)
 
 

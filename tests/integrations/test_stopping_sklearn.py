@@ -198,16 +198,6 @@ def test_a_random_state_is_the_same_for_both_fits(random_state: Any) -> None:
     assert_kept(holdout, stages.stopping, holdout.submit(model))
 
 
-def test_its_own_early_stopping_may_stop_it_earlier() -> None:
-    data = parts("binary")
-    holdout = data.holdout("neg_log_loss")
-    stages = ladder_stopping(holdout, 100)
-    model = histogram(max_iter=300, early_stopping=True, n_iter_no_change=3)
-    model = stages.fit(model, data.X, data.y)
-    assert stages.stopping.rounds < 300
-    assert_kept(holdout, stages.stopping, holdout.submit(model))
-
-
 def test_what_has_no_stages_is_refused() -> None:
     data = parts("binary")
     stages = ladder_stopping(data.holdout("accuracy"))
@@ -236,15 +226,6 @@ def test_a_monitor_counts_the_new_rounds_of_a_warm_start() -> None:
     model = boosted(n_estimators=4, warm_start=True).fit(data.X, data.y)
     model.set_params(n_estimators=60).fit(data.X, data.y, monitor=monitor)
     assert len(model.estimators_) == 4 + monitor.stopping.best_round
-    assert_kept(holdout, monitor.stopping, holdout.submit(model))
-
-
-def test_a_monitor_beside_the_early_stopping_of_scikit_learn() -> None:
-    data = parts("binary")
-    holdout = data.holdout("neg_log_loss")
-    monitor = ladder_stopping(holdout, 100)
-    model = boosted(n_estimators=12, n_iter_no_change=12)
-    model.fit(data.X, data.y, monitor=monitor)
     assert_kept(holdout, monitor.stopping, holdout.submit(model))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
-from itertools import islice
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,7 @@ def waiting(
     stopping.start()
     left: Iterator[NDArray[Any]] = iter(given)
     for number in range(1, len(given) + 1):
-        stop = stopping_rule.count_round(stopping, lambda count: list(islice(left, count)))
+        stop = stopping._later(partial(next, left))
         if after is not None:
             after(number)
         if stop:

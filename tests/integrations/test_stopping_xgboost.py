@@ -166,7 +166,7 @@ def test_the_rounds_cost_their_own_trees_alone() -> None:
 
     class Watch(xgb.callback.TrainingCallback):
         def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
-            seen.add(id(callback._here.training._rows))
+            seen.add(id(callback._own.training._rows))
             return False
 
     rows = xgb.DMatrix(data.X, data.y)

@@ -187,13 +187,13 @@ def test_what_is_not_there_is_said_and_the_remedy_helps(
     holdout: LadderHoldout, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLFLOW_RUN_ID", "0" * 32)
-    with pytest.raises(TrackingError, match=r"There is no MLflow run .* unset MLFLOW_RUN_ID"):
+    with pytest.raises(TrackingError, match=r"Run with id=0+ not found"):
         exported(holdout)
-    with pytest.warns(TrackingWarning, match="There is no MLflow run"):
+    with pytest.warns(TrackingWarning, match=r"Run with id=0+ not found"):
         tracked(holdout)
     monkeypatch.delenv("MLFLOW_RUN_ID")
     monkeypatch.setenv("MLFLOW_EXPERIMENT_ID", "77")
-    with pytest.raises(TrackingError, match=r"no experiment '77' .* mlflow.set_experiment\(name\)"):
+    with pytest.raises(TrackingError, match=r"No Experiment with id=77 exists"):
         exported(holdout)
     with pytest.warns(TrackingWarning, match=r"MLFLOW_EXPERIMENT_ID=77 ladder-holdout export"):
         tracked(holdout)
@@ -297,24 +297,26 @@ def test_in_a_run_of_ones_own_they_are_in_nobodys_way(holdout: LadderHoldout, st
 # Stores that MLflow does not take
 
 
+FOLDER, SLASHES, UNKNOWN = "filesystem tracking backend", "three slashes", "unsupported URI"
+EMPTY = "must be a tracking URI"
 REFUSED = {
-    "./mlruns": "sqlite:///mlflow.db",
-    "mlruns": "sqlite:///mlflow.db",
-    "file:./mlruns": "sqlite:///mlflow.db",
-    "results/mlruns": "sqlite:///results/mlflow.db",
-    "mlflow.db": "sqlite:///mlflow.db",
-    "./mlflow.sqlite": "sqlite:///mlflow.sqlite",
-    "sqlite://mlflow.db": "sqlite:///mlflow.db",
-    "sqlite:/mlflow.db": "sqlite:///mlflow.db",
-    "sqlite:mlflow.db": "sqlite:///mlflow.db",
-    "": "sqlite:///mlflow.db",
-    "  ": "sqlite:///mlflow.db",
-    "sqllite:///mlflow.db": "sqlite:///mlflow.db",
-    "nonsense://x": "sqlite:///mlflow.db",
-    "htp://127.0.0.1:5000": "http://127.0.0.1:5000",
-    "localhost:5000": "http://localhost:5000",
-    "127.0.0.1:5000": "http://127.0.0.1:5000",
-    "postgres://ada:secret@host/db": "postgresql://...@host/db",
+    "./mlruns": FOLDER,
+    "mlruns": FOLDER,
+    "file:./mlruns": FOLDER,
+    "results/mlruns": FOLDER,
+    "mlflow.db": FOLDER,
+    "./mlflow.sqlite": FOLDER,
+    "127.0.0.1:5000": FOLDER,
+    "sqlite://mlflow.db": SLASHES,
+    "sqlite:/mlflow.db": SLASHES,
+    "sqlite:mlflow.db": SLASHES,
+    "": EMPTY,
+    "  ": EMPTY,
+    "sqllite:///mlflow.db": UNKNOWN,
+    "nonsense://x": UNKNOWN,
+    "htp://127.0.0.1:5000": UNKNOWN,
+    "localhost:5000": UNKNOWN,
+    "postgres://ada:secret@host/db": UNKNOWN,
 }
 
 
@@ -328,22 +330,20 @@ def refusing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("refusing")
-def test_what_is_no_store_is_refused_at_once_with_one_that_is(
+def test_what_is_no_store_is_refused_at_once_in_the_words_of_mlflow(
     holdout: LadderHoldout, tmp_path: Path
 ) -> None:
-    advised = dict[str, list[str | None]]()
-    for uri in REFUSED:
+    for uri, words in REFUSED.items():
         for argument in ("tracking_uri", "audit_tracking_uri"):
             with pytest.raises(InvalidArgument, match=f"^{argument} must be") as refusal:
                 holdout.track(**{argument: uri})
-            said = re.search(r" Take (\S+) \(", str(refusal.value))
-            advised.setdefault(uri, []).append(said[1] if said else None)
-            assert "secret" not in str(refusal.value), uri
+            said = str(refusal.value)
+            assert words in said and "such as http://127.0.0.1:5000 or sqlite:///mlflow.db" in said
+            assert "secret" not in said, uri
             with pytest.raises(InvalidArgument):
                 export(holdout, **{argument: uri})
-    assert advised == {uri: [right] * 2 for uri, right in REFUSED.items()}
-    for right in {right for right in REFUSED.values() if "..." not in right}:
-        places(right)  # and this one is taken
+    for right in ("http://127.0.0.1:5000", "sqlite:///mlflow.db", "postgresql://ada@host/db"):
+        places(right)  # is taken, there or not
     left = {one.name for one in tmp_path.iterdir()}
     assert not left & {"mlruns", "results", "mlflow.db", "mlflow.sqlite"}
 
@@ -363,7 +363,9 @@ def test_mlflows_own_setting_is_named_where_it_is_refused(
 @pytest.mark.usefixtures("refusing")
 @pytest.mark.parametrize("name", ["mlruns", "mlflow.db"])
 def test_a_path_is_read_as_its_text(holdout: LadderHoldout, name: str) -> None:
-    with pytest.raises(InvalidArgument, match=r"Take sqlite:///mlflow.db "):
+    with pytest.raises(
+        InvalidArgument, match=r"a database backend \(e.g., 'sqlite:///mlflow.db'\)"
+    ):
         holdout.track(tracking_uri=Path(name))
 
 
@@ -378,7 +380,7 @@ def test_runs_of_earlier_that_are_in_a_folder_do_not_lose_the_search(
     (tmp_path / "mlruns" / "0" / "meta.yaml").write_text("name: Default\n")
     with pytest.raises(InvalidArgument) as refusal:
         holdout.track()
-    said = re.search(r" Take (\S+) \(", str(refusal.value))
+    said = re.search(r"a database backend \(e.g., '(\S+)'\)", str(refusal.value))
     assert said is not None and tracked(holdout, tracking_uri=said[1])
     assert (tmp_path / "mlflow.db").exists()
 
@@ -402,7 +404,7 @@ def test_a_missing_driver_is_named(holdout: LadderHoldout) -> None:
     pytest.importorskip("mlflow")
     if any(name in sys.modules for name in ("MySQLdb",)):
         pytest.skip("the driver is here")
-    with pytest.raises(TrackingError, match=r"needs the package mysqlclient.* pip install"):
+    with pytest.raises(TrackingError, match=r"No module named 'MySQLdb'"):
         exported(holdout, tracking_uri="mysql://ada@127.0.0.1:1/db")
 
 

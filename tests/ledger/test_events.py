@@ -183,7 +183,7 @@ READERS: Mapping[str, set[str]] = {
         "audit/records.py",
         "audit/report.py",
         "guard/record_views.py",
-        "integrations/mlflow/copying.py",
+        "integrations/mlflow/runs.py",
     },
     "evidence": {
         "audit/opening.py",

@@ -30,7 +30,7 @@ on standard error, with `--json` objects `{"error": ..., "kind": ...}` and
 | status | means |
 | --- | --- |
 | 0 | done; for `verify`, the record is as it was written |
-| 1 | refused, or aborted at a question; for `verify` and `doctor`, something was found |
+| 1 | refused, or aborted at a question; for `verify`, something was found |
 | 2 | a command, an option or a value that cannot be parsed |
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -328,7 +329,7 @@ GRID = [{"right": [right]} for right in RIGHTS]
 @pytest.mark.parametrize(
     ("n_jobs", "backend"), [(1, "loky"), (2, "threading"), (2, "loky")], ids=str
 )
-def test_a_candidate_has_its_place_whenever_it_comes(
+def test_a_candidate_costs_the_same_whenever_it_comes(
     tmp_path: Path, n_jobs: int, backend: str
 ) -> None:
     # Of two workers one waits with the first candidate until the other has scored the second.
@@ -343,18 +344,45 @@ def test_a_candidate_has_its_place_whenever_it_comes(
     with parallel_config(backend):
         search.fit(np.zeros((20, 1)), np.arange(20) % 2)
     entries = entries_of(holdout)
-    assert [one.place for one in entries] == [
-        RIGHTS.index(one.context["parameters"]["right"]) + 1 for one in entries
-    ]
+    came = [RIGHTS.index(one.context["parameters"]["right"]) for one in entries]
+    assert (came == [0, 1, 2, 3, 4]) == (n_jobs == 1)
     assert len({one.batch for one in entries}) == 1 and entries[0].batch is not None
-    assert ([one.place for one in entries] == [1, 2, 3, 4, 5]) == (n_jobs == 1)
-    found = chosen(holdout)
-    assert (found.before, found.place) == (0, 3)
+    assert {(one.place, one.size) for one in entries} == {(None, 5)}
+    # It is the first event, and one of five that were known before it, whichever came first.
     log_count = holdout.certificate().log_count
-    assert log_count == pytest.approx(Transcript(0, 3, (), event=1).log_count())
+    assert log_count == pytest.approx(math.log(5 / 4) + math.log(5))
+    assert log_count == pytest.approx(Transcript(0, 3, (), event=1, size=5).log_count())
 
 
-def test_two_scorers_have_places_of_their_own() -> None:
+class InTwo(GridSearchCV):  # type: ignore[misc]  # scikit-learn is untyped
+    """Chooses its second round by the answers to the first, as what derives from one may."""
+
+    def _run_search(self, evaluate: Callable[..., Any]) -> None:
+        told = evaluate([{"right": one} for one in RIGHTS[:3]])["mean_test_score"]
+        evaluate([{"right": float(max(told)) + step} for step in (0.0, 0.01, 0.02)])
+
+
+def test_of_what_derives_from_a_search_no_size_is_known() -> None:
+    holdout = LadderHoldout(*coins(), scoring="accuracy", ledger="memory")
+    search = InTwo(Slow(), GRID, scoring=holdout, cv=holdout.split(), refit=False)
+    search.fit(np.zeros((20, 1)), np.arange(20) % 2)
+    entries = entries_of(holdout)
+    assert [one.size for one in entries] == [None] * 6
+    first, second = ({one.batch for one in part} for part in (entries[:3], entries[3:]))
+    assert len(first) == len(second) == 1 and first.isdisjoint(second)
+
+
+def test_what_comes_beyond_the_size_of_a_batch_counts_alone() -> None:
+    """A batch of four that had more than four models would be certified at too small a price."""
+    holdout, y = LadderHoldout(*coins(), scoring="accuracy", ledger="memory"), coins()[1]
+    for right in range(20, 26):  # such as of a candidate that a worker fitted twice
+        values = np.where(np.arange(60) < right, y, 1 - y)
+        holdout.__ladder__.submit(values, Origin(batch="of four", size=4))
+    found = [(one.batch, one.size) for one in entries_of(holdout)]
+    assert found == [("of four", 4)] * 4 + [(None, None)] * 2
+
+
+def test_two_scorers_are_two_queries_of_a_candidate() -> None:
     X, y = coins()
     one = LadderHoldout(X, y, scoring="accuracy", ledger="memory", overlap="ignore")
     with pytest.warns(KnownHoldoutWarning):
@@ -363,8 +391,7 @@ def test_two_scorers_have_places_of_their_own() -> None:
         Slow(), GRID[1:3], scoring={"a": one, "b": other}, cv=one.split(), refit=False
     )
     search.fit(np.zeros((20, 1)), np.arange(20) % 2)
-    assert [entry.place for entry in entries_of(one)] == [1, 3]
-    assert [entry.place for entry in entries_of(other)] == [2, 4]
+    assert {entry.size for ladder in (one, other) for entry in entries_of(ladder)} == {4}
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])

@@ -308,7 +308,12 @@ def test_the_command_line_prints_nothing_raw(data: Data, tmp_path: Path) -> None
     data.search(holdout)
     place = ["--ledger", str(tmp_path / "ledger.db")]
     said = ""
-    for command in (["list"], ["status", "canaries"], ["history", "canaries"], ["status", "none"]):
+    for command in (
+        ["status"],
+        ["status", "canaries"],
+        ["history", "canaries"],
+        ["status", "none"],
+    ):
         result = CliRunner().invoke(app, [*command, *place], env={"COLUMNS": "400"})
         said += result.output + texts_of(result.exception or Exception())
     assert "canaries" in said and "improved" in said and "has no holdout" in said

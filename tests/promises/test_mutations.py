@@ -137,8 +137,8 @@ def readers(path: Path, turn: int) -> Iterator[tuple[str, Callable[[], Any]]]:
         yield "rows", lambda: LadderHoldout(*coins(80), ledger=path)
     yield "health", lambda: list(ledger_findings(url))
     words = (
-        ("list",),
-        ("list", "--json"),
+        ("status",),
+        ("status", "--json"),
         ("history", "coins"),
         ("history", "coins", "--json"),
         ("status", "coins", "--json"),

@@ -167,12 +167,12 @@ def use(path: Path, *more: tuple[str, ...]) -> list[str]:
     """Do whatever one does with a ledger; return what was refused."""
     refused = []
     for words in (
-        ("list",),
+        ("status",),
         ("status", "gift"),
         ("history", "gift"),
         ("certificate", "gift"),
         ("verify", "gift"),
-        ("doctor",),
+        ("verify", "--installation"),
         *more,
     ):
         result = CliRunner().invoke(app, [*words, "--ledger", str(path)])
@@ -218,7 +218,7 @@ def test_a_planted_vault_runs_nothing(
     name_vault(path, named.get(place, str(nowhere / "gift.vault")), content)
     report = ("report", "gift", "--output", str(tmp_path / "report.html"))
     more = [report] if place == "a path" else []  # it draws, for a second
-    assert use(path, *more) == ["certificate", "verify", "doctor"]
+    assert use(path, *more) == ["certificate", "verify", "verify"]
     assert not nowhere.exists()  # a ledger that somebody sent makes no folders
     if place != "memory":
         known = str(planted.parent) if place == "the environment" else None

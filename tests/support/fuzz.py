@@ -513,7 +513,7 @@ def command_calls(folder: Path) -> list[Call]:
         command("status", "fuzzed", account="default", ladder="main", ledger=place),
         command("history", "fuzzed", last="5", after="0", ledger=place),
         command("certificate", "fuzzed", confidence="0.95", ledger=place),
-        command("list", ledger=place),
+        command("status", ledger=place),
         command("submit", "fuzzed", guesses, ledger=place, context="a=b"),
         command("verify", "fuzzed", ledger=place),
         command("plan", n="60", submissions="4", risk="0.1", improvements="2"),

@@ -90,6 +90,7 @@ class Entry:
     context: Mapping[str, Any]
     withdrawn: str | None
     place: int | None
+    size: int | None
     known: bool
     held: bool
 
@@ -189,7 +190,7 @@ def _entry(one: e.Submitted, ladder: LadderRecord) -> Entry:
     return Entry(
         *(one.number, one.time, ladder.settings.account, one.batch, one.search, one.digest),
         *(one.risk, one.improved, one.repeat_of, one.disagreement, one.context),
-        *(ladder.why_withdrawn(one), one.place, one.is_known, one.held),
+        *(ladder.why_withdrawn(one), one.place, one.size, one.is_known, one.held),
     )
 
 

@@ -238,7 +238,11 @@ def console() -> None:
     from ladderholdout.cli import app
 
     holdout(ladder="console").submit(Y[KEPT])
-    for words in (["verify", "smoke"], ["history", "smoke", "--ladder", "console"], ["doctor"]):
+    for words in (
+        ["verify", "smoke"],
+        ["history", "smoke", "--ladder", "console"],
+        ["verify", "--installation"],
+    ):
         try:
             app(words)
         except SystemExit as end:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -62,8 +63,7 @@ def scores(
         band = [(interval.submission, interval.low, interval.high)]  # type: ignore[list-item]
     if band:
         x, low, high = zip(*[*band, (max(last, band[-1][0]), *band[-1][1:])], strict=True)
-        ax.fill_between(x, low, high, step="post", color=RELEASED, alpha=0.15, lw=0,
-                        label="certificate")  # fmt: skip
+        pictures.banded(ax, x, low, high)
     if isinstance(shown, Audit):
         distinct = shown.distinct
         _points(ax, distinct["number"], distinct["raw"], "raw")
@@ -263,8 +263,6 @@ def _steps(ax: Axes, x: Array, y: Array, **look: Any) -> None:
 def _draw_ladder(ax: Axes, shown: Audit | Record, last: int) -> None:
     """Draw the released score as a step line with a mark at each release."""
     releases = shown.history[shown.history["improved"]]
-    if isinstance(shown, Audit):
-        releases = shown.releases.history
     if not len(releases):
         return
     known = releases[~np.isnan(releases["score"])]
@@ -289,8 +287,7 @@ def _mark_opening(ax: Axes, shown: Audit | Record) -> None:
 
 def _finished(ax: Axes, x: str, y: str) -> Axes:
     """Name the axes, and put the legend where no data is: above them."""
-    ax.set_xlabel(x)
-    ax.set_ylabel(y)
+    ax.set(xlabel=x, ylabel=y)
     if x.startswith("submission"):
         pictures.count_along(ax)
     ax.grid(color=QUIET, alpha=0.25, lw=0.6)
@@ -342,24 +339,7 @@ def _distance_label(shown: Audit | Record) -> str:
 COLOURS = {"released": RELEASED, "raw": RAW, "fresh": FRESH, "quiet": QUIET}
 
 
-class Picture(NamedTuple):
-    """One picture of a report.
-
-    Examples
-    --------
-    >>> from ladderholdout import LadderHoldout
-    >>> holdout = LadderHoldout([[0], [1], [2]], [0, 1, 0], scoring="accuracy", ledger="memory")
-    >>> releases = [holdout.submit(guess) for guess in ([0, 0, 1], [0, 1, 1])]
-    >>> [one.title for one in figures_of(holdout.owner.audit())][:1]
-    ['Scores']
-    """
-
-    title: str
-    caption: str
-    svg: str
-
-
-def figures_of(shown: Audit | Record) -> list[Picture]:
+def figures_of(shown: Audit | Record) -> list[tuple[str, str, str]]:
     """Return the pictures that a report can show of this.
 
     Parameters
@@ -369,7 +349,7 @@ def figures_of(shown: Audit | Record) -> list[Picture]:
 
     Returns
     -------
-    list of Picture
+    list of (title, caption, svg)
         None before the first submission.
 
     Raises
@@ -382,30 +362,26 @@ def figures_of(shown: Audit | Record) -> list[Picture]:
     >>> from ladderholdout import LadderHoldout
     >>> holdout = LadderHoldout([[0], [1], [2]], [0, 1, 0], scoring="accuracy", ledger="memory")
     >>> releases = [holdout.submit(guess) for guess in ([0, 0, 1], [0, 1, 1])]
-    >>> len(figures_of(holdout.owner.audit())) > 0
-    True
+    >>> figures_of(holdout.owner.audit())[0][:2]
+    ('Scores', 'Raw scores, and what was released of them.')
     """
-    if not len(shown.history):
-        return []
+    chosen = enumerate(_chosen(shown) if len(shown.history) else ())
     return [
-        Picture(title, caption, pictures.inline_svg(draw, f"figure{place}-", COLOURS, "The report"))
-        for place, (title, caption, draw) in enumerate(_chosen(shown))
+        (title, caption, pictures.inline_svg(partial(draw, shown), f"figure{place}-", COLOURS))
+        for place, (title, caption, draw) in chosen
     ]
 
 
-def _chosen(shown: Audit | Record) -> Iterator[tuple[str, str, Callable[[Axes], Axes]]]:
-    caption = "What was released, over the submissions."
-    if isinstance(shown, Audit):
-        caption = "Raw scores, and what was released of them."
-    yield "Scores", caption, lambda ax: scores(shown, ax=ax)
-    if isinstance(shown, Audit):
-        caption = "How much too good the best raw score was, at any time."
-        yield "Optimism", caption, lambda ax: optimism(shown, ax=ax)
-        if shown.fresh is not None:
-            caption = "On the holdout, and on rows that steered nothing."
-            yield "Raw against fresh", caption, lambda ax: raw_against_fresh(shown, ax=ax)
-        caption = "How far each submission was from the incumbent before it."
-        yield "Disagreement", caption, lambda ax: disagreement(shown, ax=ax)
-    if isinstance(shown, Audit) and not np.isnan(shown.submissions["gain"]).all():
+def _chosen(shown: Audit | Record) -> Iterator[tuple[str, str, Callable[..., Axes]]]:
+    if not isinstance(shown, Audit):
+        yield "Scores", "What was released, over the submissions.", scores
+        return
+    yield "Scores", "Raw scores, and what was released of them.", scores
+    yield "Optimism", "How much too good the best raw score was, at any time.", optimism
+    if shown.fresh is not None:
+        caption = "On the holdout, and on rows that steered nothing."
+        yield "Raw against fresh", caption, raw_against_fresh
+    yield "Disagreement", "How far each submission was from the incumbent before it.", disagreement
+    if not np.isnan(shown.submissions["gain"]).all():
         caption = "What a submission gained over the incumbent: far from it, chance gains much."
-        yield "Gains", caption, lambda ax: gains(shown, ax=ax)
+        yield "Gains", caption, gains

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from itertools import chain
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -20,11 +19,6 @@ from ladderholdout.guard.views import Status
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-def best_raw(submissions: AuditedSubmissions) -> AuditedSubmission | None:
-    """Return what a search on raw scores would pick: the first of the best, if there is one."""
-    return submissions[int(np.argmax(submissions["raw"]))] if len(submissions) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,124 +210,90 @@ class Verdict:
         return " ".join([self.headline, *self.sentences])
 
 
-def _verdict_on(audit: Audit) -> Verdict:
-    fresh, test = audit.fresh, audit.fresh or audit.on_holdout
-    finding: Finding = "undecided"
-    if test is not None and test.gain is not None:
-        finding = "signal" if test.gain.low > 0 else "nothing"
-    holds = None if fresh is None else fresh.gap.low <= 0
-    reasons = [
-        *_about_the_finding(audit),
-        *_about_the_gap(audit),
-        *_about_the_pick(audit),
-        *_about_the_releases(audit),
-        *_about_the_limits(audit),
-    ]
-    return Verdict(finding, holds, _headline(audit, finding, holds), tuple(reasons))
+_FOUND: dict[Finding, str] = {
+    "signal": "Something was found.",
+    "nothing": "Nothing was found.",
+    "undecided": "Whether anything was found is open.",
+}
 
 
 def _headline(audit: Audit, finding: Finding, holds: bool | None) -> str:
     if audit.released is None:
         return "Nothing was released."
-    score = {
-        None: "",
-        True: " The released score holds.",
-        False: " The released score is too good.",
-    }
-    if finding == "undecided":
-        return f"Whether anything was found is open.{score[holds]}"
-    if finding == "nothing":
-        return f"Nothing was found.{'' if holds else score[holds]}"
-    return f"Something was found.{score[holds]}"
+    if holds is None or (holds and finding == "nothing"):
+        return _FOUND[finding]
+    return f"{_FOUND[finding]} The released score {'holds' if holds else 'is too good'}."
 
 
-def _about_the_finding(audit: Audit) -> list[str]:
-    fresh, test = audit.fresh, audit.on_holdout
-    if fresh is not None:
-        if fresh.gain is None:
-            none = "The metric has no value for a constant prediction, so nothing is compared "
-            return [none + "with one."]
-        beats = "beats" if fresh.gain.low > 0 else "is not shown to beat"
-        return [
-            f"On {fresh.n} fresh rows the released model {beats} a constant prediction: the "
-            f"difference is {fresh.gain}, paired."
-        ]
-    if test is not None:
-        beats = "beats" if test.gain.low > 0 else "does not beat"
-        return [
-            f"On the holdout the released model {beats} a constant prediction by more than chance "
-            f"gives the best of {test.compared}: the difference is {test.gain}, paired. Fresh rows "
-            "would show whether the released score holds."
-        ]
-    if audit.released is None:
-        return []
-    return [
-        "The rows of the holdout, or the function of its metric, are missing: open it with "
-        "them, or give fresh rows."
-    ]
-
-
-def _about_the_gap(audit: Audit) -> list[str]:
-    fresh = audit.fresh
-    if fresh is None or audit.released is None:
-        return []
-    sentences = [
-        f"The released score is {audit.released:.4g}, the fresh one {fresh.released}: the "
-        f"difference is {fresh.gap}, from two samples."
-    ]
-    if fresh.refitted:
-        numbers = ", ".join(map(str, fresh.refitted))
-        sentences.append(
-            f"The model given for {numbers} does not predict on the holdout what was submitted: "
-            "it was fitted again, or is another one."
+def _reasons(audit: Audit) -> Iterator[str]:
+    """Yield the sentences behind a verdict."""
+    yield from _about_the_finding(audit)
+    fresh, pick, optimism = audit.fresh, audit.picked, audit.optimism
+    if fresh is not None and audit.released is not None:
+        yield (
+            f"The released score is {audit.released:.4g}, the fresh one {fresh.released}: the "
+            f"difference is {fresh.gap}, from two samples."
         )
-    return sentences
-
-
-def _about_the_pick(audit: Audit) -> list[str]:
-    pick, optimism = audit.picked, audit.optimism
-    if pick is None or optimism is None:
-        return []
-    if pick.number == audit.status.incumbent:
-        which = f"the released one as well, submission {pick.number},"
-    else:
-        which = f"submission {pick.number}"
-    sentence = f"A search that saw raw scores would have picked {which} and believed {pick.raw:.4g}"
-    sentence += f", {optimism:.4g} more than was released." if optimism > 0 else "."
-    fresh = audit.fresh
-    if fresh is not None and fresh.picked is not None and fresh.over_picked is not None:
-        sentence += f" On the fresh rows its pick scores {fresh.picked}, and the released model "
-        sentence += f"minus that {fresh.over_picked}, paired."
-    return [sentence]
-
-
-def _about_the_releases(audit: Audit) -> list[str]:
-    releases = audit.compared_releases
-    if not releases:
-        return []
+        if fresh.refitted:
+            numbers = ", ".join(map(str, fresh.refitted))
+            yield (
+                f"The model given for {numbers} does not predict on the holdout what was "
+                "submitted: it was fitted again, or is another one."
+            )
+    if pick is not None and optimism is not None:
+        same = pick.number == audit.status.incumbent
+        sentence = "A search that saw raw scores would have picked "
+        sentence += "the released one as well, " if same else ""
+        sentence += f"submission {pick.number}{',' if same else ''} and believed {pick.raw:.4g}"
+        sentence += f", {optimism:.4g} more than was released." if optimism > 0 else "."
+        if fresh is not None and fresh.picked is not None and fresh.over_picked is not None:
+            sentence += f" On the fresh rows its pick scores {fresh.picked}, and the released model"
+            sentence += f" minus that {fresh.over_picked}, paired."
+        yield sentence
     alone, corrected = audit.improvements(corrected=False), audit.improvements()
-    if alone is None or corrected is None:
-        return ["The ledger holds too little to test which releases were improvements."]
-    compared = int((~np.isnan(audit.submissions["gain"])).sum())
-    level = f"{100 * (1 - audit.confidence):.4g} %"
-    return [
-        f"Releases after the first: {len(releases)}. A paired test at {level} finds an "
-        f"improvement in {alone} of them, and in {corrected} when it is corrected for all "
-        f"{compared} comparisons; the others may be noise."
-    ]
-
-
-def _about_the_limits(audit: Audit) -> list[str]:
-    sentences = []
+    if audit.compared_releases and (alone is None or corrected is None):
+        yield "The ledger holds too little to test which releases were improvements."
+    elif audit.compared_releases:
+        compared = int((~np.isnan(audit.submissions["gain"])).sum())
+        level = f"{100 * (1 - audit.confidence):.4g} %"
+        yield (
+            f"Releases after the first: {len(audit.compared_releases)}. A paired test at {level} "
+            f"finds an improvement in {alone} of them, and in {corrected} when it is corrected for "
+            f"all {compared} comparisons; the others may be noise."
+        )
     if audit.after_opening:
-        sentences.append(
+        yield (
             f"{audit.after_opening} submissions came after raw scores had been shown: they can "
             "not be certified."
         )
     used = [use.submissions for use in audit.ladders if use.submissions]
     if len(used) > 1:
-        sentences.append(f"This holdout got {sum(used)} submissions, through {len(used)} ladders.")
-    return sentences
+        yield f"This holdout got {sum(used)} submissions, through {len(used)} ladders."
+
+
+def _about_the_finding(audit: Audit) -> Iterator[str]:
+    fresh, test = audit.fresh, audit.on_holdout
+    if fresh is not None and fresh.gain is None:
+        none = "The metric has no value for a constant prediction, so nothing is compared "
+        yield none + "with one."
+    elif fresh is not None and fresh.gain is not None:
+        beats = "beats" if fresh.gain.low > 0 else "is not shown to beat"
+        yield (
+            f"On {fresh.n} fresh rows the released model {beats} a constant prediction: the "
+            f"difference is {fresh.gain}, paired."
+        )
+    elif test is not None:
+        beats = "beats" if test.gain.low > 0 else "does not beat"
+        yield (
+            f"On the holdout the released model {beats} a constant prediction by more than chance "
+            f"gives the best of {test.compared}: the difference is {test.gain}, paired. Fresh rows "
+            "would show whether the released score holds."
+        )
+    elif audit.released is not None:
+        yield (
+            "The rows of the holdout, or the function of its metric, are missing: open it with "
+            "them, or give fresh rows."
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -421,7 +381,7 @@ class Audit:
     @property
     def picked(self) -> AuditedSubmission | None:
         """The submission that a search on raw scores would have picked: the first of the best."""
-        return best_raw(self.submissions)
+        return self.submissions.best
 
     @property
     def believed(self) -> float | None:
@@ -457,17 +417,17 @@ class Audit:
     @property
     def batches(self) -> tuple[AuditedBatch, ...]:
         """The batches, in the order of their first submissions."""
-        codes, numbers = self.submissions["batch"], self.submissions["number"]
-        inside, releases = codes != NONE, self.submissions.is_release
-        codes, numbers, releases = codes[inside], numbers[inside], releases[inside]
-        batches, firsts, counts = np.unique(codes, return_index=True, return_counts=True)
-        lasts = len(codes) - 1 - np.unique(codes[::-1], return_index=True)[1]
-        better = np.bincount(codes, releases, minlength=batches.max(initial=-1) + 1)[batches]
-        columns = (batches, numbers[firsts], numbers[lasts], counts, better)
-        rows = zip(*(column.astype(int).tolist() for column in (*columns, firsts)), strict=True)
+        within = self.submissions[np.not_equal(self.submissions["batch"], NONE)]
+        codes, firsts, places, counts = np.unique(
+            within["batch"], return_index=True, return_inverse=True, return_counts=True
+        )
+        numbers, lasts = within["number"], np.zeros(len(codes), np.int64)
+        np.maximum.at(lasts, places, numbers)
+        releases = np.bincount(places, within.is_release, minlength=len(codes))
+        columns = numbers[firsts], lasts, counts, releases
         return tuple(
-            AuditedBatch(self.submissions.batches[code], *counted)
-            for code, *counted, _ in sorted(rows, key=itemgetter(-1))
+            AuditedBatch(within.texts[codes[at]], *(int(column[at]) for column in columns))
+            for at in np.argsort(firsts)
         )
 
     @property
@@ -495,7 +455,13 @@ class Audit:
     @property
     def verdict(self) -> Verdict:
         """Whether anything was found, and whether the released score holds, in words."""
-        return _verdict_on(self)
+        test, holds = self.fresh or self.on_holdout, None
+        finding: Finding = "undecided"
+        if test is not None and test.gain is not None:
+            finding = "signal" if test.gain.low > 0 else "nothing"
+        if self.fresh is not None:
+            holds = self.fresh.gap.low <= 0
+        return Verdict(finding, holds, _headline(self, finding, holds), tuple(_reasons(self)))
 
     def rows(self) -> Iterator[Mapping[str, Any]]:
         """Yield the submissions as flat rows, for tables of any kind."""
@@ -558,90 +524,65 @@ class Audit:
         return "\n".join(self.lines())
 
 
-_PLAIN = frozenset((str, int, bool, type(None)))
-
-
 def plain_value(value: Any) -> Any:
     """Bring moments to texts, and what is no finite number to None, at any depth."""
     if isinstance(value, float):  # most of what there is
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {
-            str(name): entry if type(entry) in _PLAIN else plain_value(entry)
-            for name, entry in value.items()
-        }
+        return {str(name): plain_value(entry) for name, entry in value.items()}
     if isinstance(value, list | tuple):
         return [plain_value(entry) for entry in value]
     return value.isoformat() if isinstance(value, datetime) else value
 
 
-def facts_of(audit: Audit) -> list[tuple[str, str]]:
-    """Return what was counted and measured as (what, value) pairs, for printing."""
-    status, batches = audit.status, audit.batches
+def facts_of(audit: Audit) -> Iterator[tuple[str, str]]:
+    """Yield what was counted and measured as (what, value) pairs, for printing."""
+    status, batches, said = audit.status, audit.batches, dict(audit.status.lines())
+    yield "holdout", f"{status.name} ({status.n} rows)"
+    of_ladder = "reserve", "ladder", "metric", "mechanism"
+    yield from ((what, said[what]) for what in of_ladder if what in said)
+    yield "opened", f"{audit.opened:%Y-%m-%d %H:%M} UTC, {audit.after_opening} submissions since"
+    if audit.picked is None or audit.released is None:
+        yield "released score", "none yet"
+    else:
+        of_score = "released score", "certificate", "estimate"
+        yield from ((what, said[what]) for what in of_score if what in said)
+        yield "best raw score", f"{audit.believed:.6g} (submission {audit.picked.number})"
+        yield "raw minus released", f"{audit.optimism:.6g}"
+        if audit.on_holdout is not None:
+            yield "constant prediction", f"{audit.on_holdout.constant:.6g}"
+            yield "raw minus constant", audit.on_holdout.gain.line()
+    if audit.fresh is not None:
+        yield from _fresh_facts(audit.fresh)
+    yield "submissions", str(len(audit.submissions))
+    yield "repeats", str(len(audit.repeats))
+    yield "near-duplicates", str(len(audit.near_duplicates))
     in_batches = sum(batch.submissions for batch in batches)
-    facts = [
-        ("holdout", f"{status.name} ({status.n} rows)"),
-        *status.reserve_lines(),
-        ("ladder", f"{status.ladder} of account {status.account}"),
-        ("metric", status.metric),
-        ("mechanism", status.mechanism),
-        ("opened", f"{audit.opened:%Y-%m-%d %H:%M} UTC, {audit.after_opening} submissions since"),
-        *_scores(audit),
-        *_fresh(audit),
-        ("submissions", str(len(audit.submissions))),
-        ("repeats", str(len(audit.repeats))),
-        ("near-duplicates", str(len(audit.near_duplicates))),
-        ("batches", f"{len(batches)} with {in_batches} submissions" if batches else "none"),
-        ("releases", _releases(audit)),
-    ]
+    yield "batches", f"{len(batches)} with {in_batches} submissions" if batches else "none"
+    yield "releases", _releases(audit)
     if (audit.submissions["clipped"] != NONE).any():
-        facts.append(("clipped losses", _clipped(audit)))
+        yield "clipped losses", _clipped(audit)
     uses = (f"{use.account}/{use.ladder}: {use.submissions}" for use in audit.ladders)
-    return [*facts, ("submissions by ladder", ", ".join(uses))]
+    yield "submissions by ladder", ", ".join(uses)
 
 
-def mark_of(submission: AuditedSubmission) -> str:
-    """Return in a few words what became of a submission."""
-    if submission.is_repeat:
-        return f"repeat of {submission.repeat_of}"
-    return "improved" if submission.is_release else ""
-
-
-def _scores(audit: Audit) -> list[tuple[str, str]]:
-    if audit.released is None or audit.picked is None:
-        return [("released score", "none yet")]
-    facts = [
-        ("released score", f"{audit.released:.6g} (submission {audit.status.incumbent})"),
-        ("certificate", audit.status.certificate.line()),
-        *([("estimate", audit.status.estimate.line())] if audit.status.estimate else []),
-        ("best raw score", f"{audit.believed:.6g} (submission {audit.picked.number})"),
-        ("raw minus released", f"{audit.optimism:.6g}"),
-    ]
-    if audit.on_holdout is not None:
-        test = audit.on_holdout
-        facts += [
-            ("constant prediction", f"{test.constant:.6g}"),
-            ("raw minus constant", f"{test.gain}, {test.gain.method}"),
-        ]
-    return facts
-
-
-def _fresh(audit: Audit) -> list[tuple[str, str]]:
-    test = audit.fresh
-    if test is None:
-        return []
-    facts = [
-        ("fresh score", f"{test.released} on {test.n} rows, {test.released.method}"),
-        ("released minus fresh", f"{test.gap}, {test.gap.method}"),
-    ]
+def _fresh_facts(test: FreshTest) -> Iterator[tuple[str, str]]:
+    yield "fresh score", test.released.line(f" on {test.n} rows")
+    yield "released minus fresh", test.gap.line()
     if test.gain is not None:
-        facts.append(("fresh minus constant", f"{test.gain}, {test.gain.method}"))
+        yield "fresh minus constant", test.gain.line()
     if test.over_picked is not None:
-        facts.append(("fresh minus raw pick", f"{test.over_picked}, {test.over_picked.method}"))
+        yield "fresh minus raw pick", test.over_picked.line()
     if test.leaderboard_error is not None:
         raw = f"{test.raw_leaderboard_error:.4g} of the best raw score"
-        facts.append(("leaderboard error", f"{test.leaderboard_error:.4g} as released, {raw}"))
-    return facts
+        yield "leaderboard error", f"{test.leaderboard_error:.4g} as released, {raw}"
+
+
+def mark_of(repeat_of: int | None, improved: bool) -> str:
+    """Return in a few words what became of a submission."""
+    if repeat_of is not None:
+        return f"repeat of {repeat_of}"
+    return "improved" if improved else ""
 
 
 def _releases(audit: Audit) -> str:
@@ -668,15 +609,23 @@ def _clipped(audit: Audit) -> str:
     return text
 
 
+# The columns of the table as text: the head, the column, its width and how its values are written.
+_COLUMNS = (
+    ("number", "number", 6, "d"),
+    ("raw", "raw", 10, ".6g"),
+    ("released", "released", 10, ".6g"),
+    ("fresh", "fresh", 10, ".4g"),
+    ("p", "p_value", 8, ".4g"),
+    ("clipped", "clipped", 7, "d"),
+)
+
+
 def _table(submissions: AuditedSubmissions) -> Iterator[str]:
     counted = bool((submissions["clipped"] != NONE).any())
-    head = f"{'number':>6}  {'raw':>10}  {'released':>10}  {'fresh':>10}  {'p':>8}"
-    head += f"  {'clipped':>7}" if counted else ""
-    yield head
-    for audited in submissions:
-        numbers = (audited.fresh, 10), (audited.p_value, 8)
-        line = f"{audited.number:>6}  {audited.raw:>10.6g}  {audited.submission.score:>10.6g}"
-        line += "".join(f"  {'':>{w}}" if x is None else f"  {x:>{w}.4g}" for x, w in numbers)
-        if counted:
-            line += f"  {'' if audited.clipped is None else audited.clipped:>7}"
-        yield f"{line}  {mark_of(audited)}".rstrip()
+    heads, names, widths, forms = zip(*(_COLUMNS if counted else _COLUMNS[:-1]), strict=True)
+    yield "  ".join(map(str.rjust, heads, widths))
+    for row in submissions.rows_of((*names, "repeat_of", "improved")):
+        values = zip(names, forms, strict=True)
+        texts = ("" if row[name] is None else format(row[name], form) for name, form in values)
+        line = "  ".join(map(str.rjust, texts, widths))
+        yield f"{line}  {mark_of(row['repeat_of'], row['improved'])}".rstrip()

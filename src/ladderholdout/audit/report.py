@@ -6,16 +6,17 @@ import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 from uuid import uuid4
 
 from ladderholdout.audit import plots as drawing
 from ladderholdout.audit.records import Audit, Record, facts_of, mark_of
-from ladderholdout.audit.submissions import AuditedSubmission, History
+from ladderholdout.audit.submissions import SHOWN, AuditedSubmission, History, collected
 from ladderholdout.errors import InvalidArgument, printable
 from ladderholdout.extras import needed
+from ladderholdout.guard import commands
 from ladderholdout.guard.open_ladder import HasLadder, ladder_of
-from ladderholdout.guard.printing import cells, number, origin, varied
+from ladderholdout.guard.printing import cells, number, varied
 from ladderholdout.guard.views import Status, Submission
 from ladderholdout.leaderboard import Leaderboard
 from ladderholdout.leaderboard.standings import BOARD
@@ -28,43 +29,16 @@ LONGEST_TABLE = 1000
 _LONGEST_CELL = 2000
 
 
-class _Column(NamedTuple):
-    name: str
-    text: bool = False
+# The columns of a report's table; those of text are to the left.
+_TEXTS = frozenset({"time (UTC)", "", "batch", "from"})
+_SEEN = ("number", "time (UTC)", "released", "", "batch", "from")
+_OPENED = (*_SEEN[:2], "raw", "released", "fresh", "p", "", "distance", "batch", "from")
 
-
-class _Row(NamedTuple):
-    cells: list[str]
-    release: bool
-
-
-_SEEN = (
-    _Column("number"),
-    _Column("time (UTC)", text=True),
-    _Column("released"),
-    _Column("", text=True),
-    _Column("batch", text=True),
-    _Column("from", text=True),
-)
-_TESTED = (_Column("raw"), _SEEN[2], _Column("fresh"), _Column("p"))
-_OPENED = (*_SEEN[:2], *_TESTED, _SEEN[3], _Column("distance"), *_SEEN[4:])
-
-
-class _Readable(Protocol):
-    """What a report needs of a `LadderHoldout`, which is above this package."""
-
-    def status(self) -> Status:
-        """Return the state of the ladder."""
-
-    def history(self, *, after: int, limit: int) -> tuple[Submission, ...]:
-        """Return the next submissions after a number."""
-
-
-_PAGE = 10_000
+_PAGE = 5_000
 """Submissions that are held as objects while a history is read."""
 
 
-def record_of(holdout: _Readable, progress: Progress | None = None) -> Record:
+def record_of(holdout: HasLadder, progress: Progress | None = None) -> Record:
     """Return what may be shown of a ladder without opening it.
 
     Parameters
@@ -85,22 +59,17 @@ def record_of(holdout: _Readable, progress: Progress | None = None) -> Record:
     >>> len(record_of(holdout).history)
     2
     """
-    if isinstance(holdout, HasLadder):
-        ladder_of(holdout)
-    status = holdout.status()
-    total = status.submissions
-    return Record(status, History.of(_pages(holdout, total, progress), total))
+    ladder = ladder_of(holdout)
+    status = ladder.execute(commands.Status())
 
+    def pages() -> Iterator[tuple[Submission, ...]]:
+        last = 0
+        while page := ladder.execute(commands.History(after=last, limit=_PAGE)).submissions:
+            yield page
+            last = page[-1].number
 
-def _pages(
-    holdout: _Readable, total: int, progress: Progress | None
-) -> Iterator[tuple[Submission, ...]]:
-    last = 0
-    while page := holdout.history(after=last, limit=_PAGE):
-        yield page
-        last = page[-1].number
-        if progress is not None:
-            progress(last, total)
+    columns = collected(pages(), status.submissions, status.account, SHOWN, progress)
+    return Record(status, History(*columns))
 
 
 def write_report(
@@ -181,42 +150,35 @@ def page_of(shown: Audit | Record, boards: Sequence[Leaderboard] = ()) -> str:
         # Of names and contexts; what Matplotlib drew is markup, and stays.
         finalize=lambda value: printable(value) if type(value) is str else value,
     )
-    # Matplotlib has escaped the texts inside its pictures.
-    figures = [
-        {"title": figure.title, "caption": figure.caption, "svg": Markup(figure.svg)}
-        for figure in drawing.figures_of(shown)
-    ]
-    sections = [
-        {"title": f"Leaderboard, ladders {board.ladder!r}", "html": Markup(board.section(level=3))}
-        for board in boards
-    ]
-    template = environment.get_template("report.html.j2")
-    styles = {"colours": drawing.COLOURS, "style": Markup(STYLE) if sections else ""}
-    return template.render(_content(shown, boards), figures=figures, boards=sections, **styles)
-
-
-def _content(shown: Audit | Record, boards: Sequence[Leaderboard]) -> dict[str, Any]:
     status, opened = shown.status, isinstance(shown, Audit)
     if isinstance(shown, Audit):
-        verdict, facts = shown.verdict, facts_of(shown)
-        words = (verdict.headline, verdict.sentences, facts)
+        verdict = shown.verdict
+        said = verdict.headline, verdict.sentences, [*facts_of(shown)]
         rows = [_opened_row(submission) for submission in shown.submissions[-LONGEST_TABLE:]]
     else:
         of_board = any(board.ladder == status.ladder for board in boards)
         listed = shown.history[-LONGEST_TABLE:]
         differing = varied(listed)
         # Where the ledger is concerns nobody who reads what was found.
-        told = [(what, value) for what, value in status.lines() if what != "ledger"]
-        words = (_headline(status, of_board), _sentences(shown, differing), told)
-        rows = [_closed_row(submission, differing) for submission in listed]
-    return {
-        "title": f"{status.name}: {'audit' if opened else 'what was released'}",
-        "subtitle": f"ladderholdout, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
-        **dict(zip(("headline", "sentences", "facts"), words, strict=True)),
-        "columns": _OPENED if opened else _SEEN,
-        "rows": rows,
-        "left_out": len(shown.history) - len(rows),
-    }
+        facts = [(what, value) for what, value in status.lines() if what != "ledger"]
+        said = _headline(status, of_board), _sentences(shown, differing), facts
+        rows = [_cells_of(submission, differing) for submission in listed]
+    return environment.get_template("report.html.j2").render(
+        title=f"{status.name}: {'audit' if opened else 'what was released'}",
+        subtitle=f"ladderholdout, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        **dict(zip(("headline", "sentences", "facts"), said, strict=True)),
+        columns=_OPENED if opened else _SEEN,
+        texts=_TEXTS,
+        rows=rows,
+        left_out=len(shown.history) - len(rows),
+        # Matplotlib has escaped the texts inside its pictures.
+        figures=[(*texts, Markup(svg)) for *texts, svg in drawing.figures_of(shown)],
+        boards=[
+            (f"Leaderboard, ladders {it.ladder!r}", Markup(it.section(level=3))) for it in boards
+        ],
+        colours=drawing.COLOURS,
+        style=Markup(STYLE) if boards else "",
+    )
 
 
 def _headline(status: Status, of_board: bool) -> str:
@@ -247,28 +209,25 @@ def _sentences(shown: Record, differing: Mapping[str, Collection[str]]) -> tuple
     score = status.score
     released = "its score was not asked for" if score is None else f"released score {score:.6g}"
     return (
-        f"The model: {_source(winner, {estimator: names})} ({released}).",
+        f"The model: {_cells_of(winner, {estimator: names})['from']} ({released}).",
         f"Tried: {status.submissions} submissions on {status.n} rows; {status.releases} improved.",
         closed,
     )
 
 
-def _closed_row(submission: Submission, differing: Mapping[str, Collection[str]]) -> _Row:
-    texts = cells(submission, differing) | {"from": _source(submission, differing)}
-    return _Row([texts[column.name] for column in _SEEN], submission.improved)
+def _cells_of(submission: Submission, differing: Mapping[str, Collection[str]]) -> dict[str, Any]:
+    """Return a line of the table, by the heads of its columns."""
+    texts = cells(submission, differing)
+    texts["from"] = printable(texts["from"], longest=_LONGEST_CELL)
+    return texts | {"release": submission.improved}
 
 
-def _source(submission: Submission, differing: Mapping[str, Collection[str]]) -> str:
-    return printable(origin(submission, differing), longest=_LONGEST_CELL)
-
-
-def _opened_row(audited: AuditedSubmission) -> _Row:
-    texts = cells(audited.submission, {}) | {
-        "from": _source(audited.submission, {}),
+def _opened_row(audited: AuditedSubmission) -> dict[str, Any]:
+    return _cells_of(audited.submission, {}) | {
         "raw": number(audited.raw),
         "fresh": number(audited.fresh),
         "p": number(audited.p_value, digits=2),
-        "": mark_of(audited),
+        "": mark_of(audited.repeat_of, audited.is_release),
         "distance": number(audited.disagreement, digits=3),
+        "release": audited.is_release,
     }
-    return _Row([texts[column.name] for column in _OPENED], audited.is_release)

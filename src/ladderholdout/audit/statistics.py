@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -45,14 +46,37 @@ def best_constant(
     >>> best_constant(get_metric("accuracy"), np.array([0, 1, 1]), None, np.array(["a", "b"]))
     array(1, dtype=int32)
     """
-    risks: list[tuple[float, int, Array]] = []
-    for row in _candidates(metric, targets, weights, classes):
-        try:
-            predictions = everywhere(row, len(targets))
-            risks.append((metric.evaluate(targets, predictions, weights).risk, len(risks), row))
-        except InvalidSubmission:
-            continue
-    return min(risks)[2] if risks else None
+    if classes is None or metric.response == "values":
+        centres = np.average(targets, axis=0, weights=weights), np.median(targets, axis=0)
+        rows = [np.asarray(centre, dtype=np.float64) for centre in centres]
+    elif metric.response == "labels":
+        rows = [np.asarray(code, dtype=np.int32) for code in range(len(classes))]
+    elif metric.response == "probabilities":
+        # One more of each, so that a class the holdout lacks costs no infinite loss.
+        counts = np.bincount(targets, weights, minlength=len(classes)) + 1
+        rows = [counts / counts.sum()]
+    else:
+        rows = [np.asarray(0.0)]
+    evaluated = ((evaluated_everywhere(row, metric, targets, weights), row) for row in rows)
+    found = [(evaluation.risk, row) for evaluation, row in evaluated if evaluation is not None]
+    return min(found, key=itemgetter(0))[1] if found else None
+
+
+def evaluated_everywhere(
+    row: Array, metric: Metric, targets: Array, weights: Array | None
+) -> Evaluation | None:
+    """Evaluate the prediction of one row for all of them; None where the metric has no value.
+
+    Examples
+    --------
+    >>> from ladderholdout.metrics import get_metric
+    >>> evaluated_everywhere(np.array(1), get_metric("accuracy"), np.array([0, 1]), None).risk
+    0.5
+    """
+    try:
+        return metric.evaluate(targets, everywhere(row, len(targets)), weights)
+    except InvalidSubmission:
+        return None
 
 
 def everywhere(row: Array, n: int) -> Array:
@@ -64,22 +88,6 @@ def everywhere(row: Array, n: int) -> Array:
     [[1.0, 2.0], [1.0, 2.0], [1.0, 2.0]]
     """
     return np.repeat(np.asarray(row)[np.newaxis], n, axis=0)
-
-
-def _candidates(
-    metric: Metric, targets: Array, weights: Array | None, classes: Array | None
-) -> Iterator[Array]:
-    if classes is None or metric.response == "values":
-        yield np.asarray(np.average(targets, axis=0, weights=weights), dtype=np.float64)
-        yield np.asarray(np.median(targets, axis=0), dtype=np.float64)
-    elif metric.response == "labels":
-        yield from (np.asarray(code, dtype=np.int32) for code in range(len(classes)))
-    elif metric.response == "probabilities":
-        # One more of each, so that a class the holdout lacks costs no infinite loss.
-        counts = np.bincount(targets, weights, minlength=len(classes)) + 1
-        yield counts / counts.sum()
-    else:
-        yield np.asarray(0.0)
 
 
 FloatArray = NDArray[np.float64]
@@ -103,8 +111,8 @@ class Interval:
 
     Examples
     --------
-    >>> print(Interval(0.1, 0.05, 0.15, 0.95, "paired t"))
-    0.1 (95 % interval 0.05 to 0.15)
+    >>> print(Interval(0.1, 0.05, 0.15, 0.95, "paired t").line())
+    0.1 (95 % interval 0.05 to 0.15), paired t
     """
 
     value: float
@@ -118,6 +126,10 @@ class Interval:
         kind = "approximate interval" if self.approximate else "interval"
         share = f"{100 * self.confidence:.4g} %"
         return f"{self.value:.4g} ({share} {kind} {self.low:.4g} to {self.high:.4g})"
+
+    def line(self, rows: str = "") -> str:
+        """Return it in a line, with the rows and how it was computed."""
+        return f"{self}{rows}, {self.method}"
 
 
 def score_interval(
@@ -200,14 +212,13 @@ def paired(
     >>> print(paired(get_metric("accuracy"), ours, theirs, 0.95, np.random.default_rng(0)))
     0.2 (95 % interval 0.1184 to 0.2933)
     """
-    value = plain(metric.to_score(evaluation.risk) - metric.to_score(other.risk))
+    score = metric.to_score
+    value = plain(score(evaluation.risk) - score(other.risk))
     losses, other_losses = _linear_losses(metric, evaluation), _linear_losses(metric, other)
     if losses is None or other_losses is None:
 
         def difference(weights: FloatArray) -> float:
-            return metric.to_score(evaluation.risk_under(weights)) - metric.to_score(
-                other.risk_under(weights)
-            )
+            return score(evaluation.risk_under(weights)) - score(other.risk_under(weights))
 
         draws = _bootstrapped(difference, evaluation, rng)
         return _normal(value, draws, confidence, "paired Bayesian bootstrap")
@@ -244,16 +255,10 @@ def two_samples(stated: float, first: Interval, second: Interval) -> Interval:
     0.1 (95 % interval -0.4 to 0.6)
     """
     value = plain(stated - second.value)
-    below = math.hypot(first.value - first.low, second.high - second.value)
-    above = math.hypot(first.high - first.value, second.value - second.low)
-    return Interval(
-        value,
-        value - below,
-        value + above,
-        first.confidence,
-        "two samples",
-        first.approximate or second.approximate,
-    )
+    low = value - math.hypot(first.value - first.low, second.high - second.value)
+    high = value + math.hypot(first.high - first.value, second.value - second.low)
+    approximate = first.approximate or second.approximate
+    return Interval(value, low, high, first.confidence, "two samples", approximate)
 
 
 def _linear_losses(metric: Metric, evaluation: Evaluation) -> FloatArray | None:

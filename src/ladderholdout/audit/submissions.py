@@ -11,23 +11,21 @@ import math
 import zlib
 from abc import abstractmethod
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from itertools import accumulate, chain
-from typing import Any, Generic, Self, TypeVar, overload
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import UTC
+from itertools import chain
+from typing import Any, Generic, Self, TypeAlias, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ladderholdout.guard.views import Submission
-from ladderholdout.ledger.events import Damaged
-from ladderholdout.ledger.log import AT_A_TIME
+from ladderholdout.ledger.events import FAULTS, Damaged
+from ladderholdout.ledger.log import AT_A_TIME, Progress
 
 T = TypeVar("T")
 Array = NDArray[Any]
-
-_JSON = json.JSONEncoder().encode
 
 NONE = -1
 """What a column of whole numbers has for none; one of real numbers has nan."""
@@ -110,298 +108,29 @@ class AuditedSubmission:
 
 
 class Contexts:
-    """The contexts of many submissions, compressed some at a time.
-
-    Parameters
-    ----------
-    blocks : iterable of (int, bytes)
-        How many each holds, and what `packed` returned of them.
-    """
+    """A column of contexts, compressed some at a time."""
 
     __slots__ = ("_blocks", "_ends", "_read")
 
-    def __init__(self, blocks: Iterable[tuple[int, bytes]]) -> None:
-        blocks_read = list(blocks)
-        self._blocks = [packed for _, packed in blocks_read]
-        self._ends = list(accumulate(count for count, _ in blocks_read))
+    def __init__(self) -> None:
+        self._blocks: list[bytes] = []
+        self._ends = [0]
         self._read: tuple[int, list[dict[str, Any]]] = (NONE, [])
 
-    @staticmethod
-    def packed(texts: Iterable[str]) -> bytes:
-        """Compress contexts that are JSON."""
-        return zlib.compress(f"[{','.join(texts)}]".encode("utf-8", "surrogateescape"), 1)
+    def add(self, contexts: Sequence[Mapping[str, Any]]) -> None:
+        """Add those of the next submissions."""
+        self._blocks.append(zlib.compress(json.dumps(contexts).encode(), 1))
+        self._ends.append(self._ends[-1] + len(contexts))
 
-    def __getitem__(self, place: int) -> dict[str, Any]:
-        block = bisect_right(self._ends, place)
-        read, contexts = self._read
-        if read != block:
-            plain = zlib.decompress(self._blocks[block])
-            contexts = json.loads(plain.decode("utf-8", "surrogateescape"))
-            self._read = block, contexts
-        return contexts[place - self._ends[block]]
+    def __getitem__(self, rows: slice | Array) -> Array:
+        places = range(self._ends[-1])[rows] if isinstance(rows, slice) else rows.tolist()
+        return np.fromiter(map(self._at, places), object, len(places))
 
-
-class InColumns(Sequence[T], Generic[T]):
-    """A sequence that is held in columns.
-
-    Parameters
-    ----------
-    columns : mapping of str to ndarray of shape (n,)
-        The columns; they include number, time (datetime64, UTC), score, improved, and the place of
-        the batch in `batches`.
-    batches : sequence of str
-        The names of the batches.
-    contexts : Contexts
-    account : str
-    withdrawn : mapping of int to str
-        Why submissions were withdrawn, by their numbers.
-    places : ndarray of int or None
-        Which of all rows of the columns these are; None for all.
-    """
-
-    __slots__ = ("_places", "_shared", "batches")
-
-    def __init__(
-        self,
-        columns: Mapping[str, Array],
-        batches: Sequence[str],
-        contexts: Contexts,
-        account: str,
-        withdrawn: Mapping[int, str],
-        places: Array | None = None,
-    ) -> None:
-        self.batches = batches
-        self._shared = (columns, batches, contexts, account, withdrawn)
-        self._places = places
-
-    def __len__(self) -> int:
-        return len(self._shared[0]["number"] if self._places is None else self._places)
-
-    @overload
-    def __getitem__(self, asked: str) -> Array: ...
-    @overload
-    def __getitem__(self, asked: int) -> T: ...
-    @overload
-    def __getitem__(self, asked: slice | Array) -> Self: ...
-
-    def __getitem__(self, asked: Any) -> Any:
-        columns, *_ = self._shared
-        if isinstance(asked, str):
-            return columns[asked] if self._places is None else columns[asked][self._places]
-        if isinstance(asked, slice | np.ndarray):
-            every = self._places
-            if every is None:
-                every = np.arange(len(self), dtype=np.int32)  # half the bytes, and enough
-            return type(self)(*self._shared, every[asked])
-        place = range(len(self))[asked]
-        return next(self._block(slice(place, place + 1)))
-
-    def __iter__(self) -> Iterator[T]:
-        return chain.from_iterable(map(self._block, self._slices()))
-
-    def _slices(self) -> Iterator[slice]:
-        return (slice(start, start + AT_A_TIME) for start in range(0, len(self), AT_A_TIME))
-
-    def _block(self, asked: slice) -> Iterator[T]:
-        """Make what is in some rows."""
-        plain, places = self._lists(asked)
-        return (self._made(plain, row, place) for row, place in enumerate(places))
-
-    def _lists(self, asked: slice) -> tuple[dict[str, list[Any]], Sequence[int]]:
-        """Return some rows as lists, and their places among all rows of the columns.
-
-        A value of Python's own is quicker than one of an array.
-        """
-        every = range(len(self))[asked]
-        places = every if self._places is None else self._places[asked].tolist()
-        rows = slice(every.start, every.stop) if self._places is None else places
-        columns = self._shared[0]
-        return {name: column[rows].tolist() for name, column in columns.items()}, places
-
-    @abstractmethod
-    def _made(self, columns: Mapping[str, Sequence[Any]], row: int, place: int) -> T:
-        """Make what is in one row of columns in lists; `place` is its row among all."""
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, InColumns | tuple):
-            return NotImplemented
-        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
-
-    __hash__ = None  # type: ignore[assignment]  # contexts are no keys
-
-    def __repr__(self) -> str:
-        return f"<{len(self)} submissions>"
-
-    def _submission(self, columns: Mapping[str, Sequence[Any]], row: int, place: int) -> Submission:
-        _, batches, contexts, account, withdrawn = self._shared
-        number, batch = columns["number"][row], columns["batch"][row]
-        return Submission(
-            number=number,
-            time=columns["time"][row].replace(tzinfo=UTC),
-            account=account,
-            batch=None if batch == NONE else batches[batch],
-            score=known(columns["score"][row]),
-            improved=columns["improved"][row],
-            context=contexts[place],
-            withdrawn=withdrawn.get(number),
-            repeat_of=None if columns["repeats"][row] == NONE else columns["repeats"][row],
-            has_held=columns["held"][row] and number not in withdrawn,
-        )
-
-
-class History(InColumns[Submission]):
-    """The submissions as the history shows them.
-
-    Examples
-    --------
-    >>> from ladderholdout import LadderHoldout
-    >>> holdout = LadderHoldout([[0], [1], [2]], [0, 1, 0], scoring="accuracy", ledger="memory")
-    >>> releases = [holdout.submit(guess) for guess in ([0, 0, 1], [0, 1, 1])]
-    >>> holdout.owner.audit().history["number"].tolist()
-    [1, 2]
-    """
-
-    __slots__ = ()
-
-    def _made(self, columns: Mapping[str, Sequence[Any]], row: int, place: int) -> Submission:
-        return self._submission(columns, row, place)
-
-    @classmethod
-    def of(cls, pages: Iterable[Sequence[Submission]], total: int) -> History:
-        """Collect what comes a page at a time, and is so long in all.
-
-        Examples
-        --------
-        >>> from ladderholdout import LadderHoldout
-        >>> holdout = LadderHoldout([[0], [1], [2]], [0, 1, 0], scoring="accuracy", ledger="memory")
-        >>> releases = [holdout.submit(guess) for guess in ([0, 0, 1], [0, 1, 1])]
-        >>> History.of([holdout.history()], total=2)["number"].tolist()
-        [1, 2]
-        """
-        growing, batches = GrowingColumns(total), dict[str | None, int]()
-        contexts, account = [], ""
-        withdrawn: dict[int, str] = {}
-        for page in chain(pages, [()]):  # the last one gives empty columns their type
-            scores = (math.nan if row.score is None else row.score for row in page)
-            growing.add(
-                {
-                    "number": np.array([row.number for row in page], np.int64),
-                    "time": moments(row.time for row in page),
-                    "batch": coded((row.batch for row in page), batches),
-                    "score": np.fromiter(scores, np.float64),
-                    "improved": np.array([row.improved for row in page], np.bool_),
-                    "repeats": np.array([row.repeat_of or NONE for row in page], np.int32),
-                    "held": np.array([row.has_held for row in page], np.bool_),
-                }
-            )
-            contexts.append((len(page), Contexts.packed(_JSON(row.context) for row in page)))
-            withdrawn |= {row.number: row.withdrawn for row in page if row.withdrawn is not None}
-            account = page[0].account if page else account
-        shared = names_of(batches), Contexts(contexts), account, withdrawn
-        return cls(growing.columns(), *shared)
-
-
-class AuditedSubmissions(InColumns[AuditedSubmission]):
-    """The submissions with their raw scores, beside what was released.
-
-    Examples
-    --------
-    >>> from ladderholdout import LadderHoldout
-    >>> holdout = LadderHoldout([[0], [1], [2]], [0, 1, 0], scoring="accuracy", ledger="memory")
-    >>> releases = [holdout.submit(guess) for guess in ([0, 0, 1], [0, 1, 1])]
-    >>> submissions = holdout.owner.audit().submissions
-    >>> submissions["number"].tolist(), submissions.is_release.tolist()
-    ([1, 2], [True, True])
-    >>> [(row["number"], round(row["raw"], 3)) for row in submissions.rows()]
-    [(1, 0.333), (2, 0.667)]
-    """
-
-    __slots__ = ()
-
-    @property
-    def history(self) -> History:
-        """The submissions without anything raw."""
-        return History(*self._shared, self._places)
-
-    @property
-    def is_repeat(self) -> Array:
-        """Which had the same predictions as an earlier one."""
-        return np.not_equal(self["repeat_of"], NONE)
-
-    @property
-    def is_release(self) -> Array:
-        """Which became the incumbent."""
-        return np.logical_and(self["improved"], ~self.is_repeat)
-
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield the submissions as flat rows, for tables of any kind.
-
-        Yields
-        ------
-        dict
-            One submission: its number, time (UTC), context, released score, raw score and what
-            the audit found of it.
-        """
-        _, batches, contexts, account, _ = self._shared
-        named = {NONE: None} | dict(enumerate(batches))
-        for asked in self._slices():
-            columns, places = self._lists(asked)
-            for name in (*_KNOWN_OR_NONE, "score"):
-                columns[name] = list(map(known, columns[name]))
-            columns["time"] = [time.replace(tzinfo=UTC) for time in columns["time"]]
-            columns["batch"] = [named[code] for code in columns["batch"]]
-            for name in ("repeat_of", "clipped"):
-                columns[name] = [None if value == NONE else value for value in columns[name]]
-            columns |= {"account": [account] * len(places), "released": columns["score"]}
-            columns["context"] = [dict(contexts[place]) for place in places]
-            for values in zip(*(columns[name] for name in _OF_ROWS), strict=True):
-                yield dict(zip(_OF_ROWS, values, strict=True))
-
-    def _made(
-        self, columns: Mapping[str, Sequence[Any]], row: int, place: int
-    ) -> AuditedSubmission:
-        repeat_of, clipped = columns["repeat_of"][row], columns["clipped"][row]
-        return AuditedSubmission(
-            submission=self._submission(columns, row, place),
-            raw=columns["raw"][row],
-            incumbent_score=columns["incumbent_score"][row],
-            near_duplicate=columns["near_duplicate"][row],
-            after_opening=columns["after_opening"][row],
-            repeat_of=None if repeat_of == NONE else repeat_of,
-            clipped=None if clipped == NONE else clipped,
-            **{name: known(columns[name][row]) for name in _KNOWN_OR_NONE},
-        )
-
-
-_KNOWN_OR_NONE = ("gain", "p_value", "corrected", "fresh", "disagreement")
-_OF_ROWS = (
-    *("number", "time", "account", "batch", "raw", "released", "incumbent_score", "improved"),
-    *("repeat_of", "disagreement", "near_duplicate", "gain", "p_value", "corrected", "fresh"),
-    *("clipped", "after_opening", "context"),
-)
-
-
-def known(value: float) -> float | None:
-    """Return a value of a column; None for nan."""
-    return None if math.isnan(value) else value
-
-
-def moments(times: Iterable[datetime]) -> Array:
-    """Return times as a column."""
-    plain = (time if time.tzinfo is UTC else time.astimezone(UTC) for time in times)
-    return np.array([time.replace(tzinfo=None) for time in plain], "datetime64[us]")
-
-
-def coded(names: Iterable[str | None], known_names: dict[str | None, int]) -> Array:
-    """Return names by their places among all of them, to which new ones are added."""
-    known = known_names.setdefault
-    codes = (NONE if name is None else known(name, len(known_names)) for name in names)
-    return np.fromiter(codes, np.int32)
-
-
-def names_of(codes: Mapping[str | None, int]) -> tuple[str, ...]:
-    """Return the names that `coded` has met, by their places."""
-    return tuple(name for name in codes if name is not None)
+    def _at(self, place: int) -> dict[str, Any]:
+        block = bisect_right(self._ends, place) - 1
+        if self._read[0] != block:
+            self._read = block, json.loads(zlib.decompress(self._blocks[block]))
+        return self._read[1][place - self._ends[block]]
 
 
 class GrowingColumns:
@@ -440,3 +169,251 @@ class GrowingColumns:
         if self._length < self._total:
             raise Damaged
         return {name: column[: self._length] for name, column in self._columns.items()}
+
+
+Readers: TypeAlias = Mapping[str, tuple[Any, Callable[[Any], Any]]]
+"""For each column the type of its values, and what reads a value of a submission.
+
+Texts are stored as their places among all of them.
+"""
+
+OF_ALL: Readers = {
+    "number": (np.int32, lambda row: row.number),
+    "time": ("datetime64[us]", lambda row: row.time.astimezone(UTC).replace(tzinfo=None)),
+    "batch": (str, lambda row: row.batch),
+}
+"""The columns that are read of every record in the same way."""
+
+
+# Those of what may be shown to everybody.
+SHOWN: Readers = {
+    "score": (np.float64, lambda row: row.score),
+    "improved": (np.bool_, lambda row: row.improved),
+    "withdrawn": (str, lambda row: row.withdrawn),
+    "known_repeat_of": (np.int32, lambda row: row.repeat_of),
+    "has_held": (np.bool_, lambda row: row.has_held),
+}
+
+
+def collected(
+    pages: Iterable[Sequence[Any]],
+    total: int,
+    account: str,
+    readers: Readers,
+    progress: Progress | None = None,
+) -> tuple[dict[str, Any], Array]:
+    """Collect submissions, which come a page at a time, in columns.
+
+    Parameters
+    ----------
+    pages : iterable of sequences
+        Their records, each of which has a context.
+    total : int
+        How many there are in all.
+    account : str
+        That of all of them.
+    readers : mapping of str to (type, callable)
+        The columns beside those that all records have.
+    progress : callable, optional
+
+    Returns
+    -------
+    tuple of (columns, texts)
+        As `InColumns` takes them.
+    """
+    growing, contexts = GrowingColumns(total), Contexts()
+    texts: dict[str | None, int] = {None: NONE}
+    for page in chain(pages, [()]):  # the last one gives empty columns their type
+        block = {}
+        try:
+            for name, (kind, read) in {**OF_ALL, **readers}.items():
+                values: Iterable[Any] = map(read, page)
+                if kind is str:
+                    kind, values = np.int32, (texts.setdefault(x, len(texts) - 1) for x in values)
+                none = math.nan if kind is np.float64 else NONE
+                block[name] = np.array([none if x is None else x for x in values], kind)
+        except FAULTS:  # in evidence that was changed; their text shows it
+            raise Damaged from None
+        growing.add(block)
+        contexts.add([row.context for row in page])
+        if progress is not None:
+            progress(len(growing), total)
+    one = np.broadcast_to(np.array(account, object), len(growing))
+    columns = growing.columns() | {"account": one, "context": contexts}
+    return columns, np.array([*[*texts][1:], None], object)
+
+
+class InColumns(Sequence[T], Generic[T]):
+    """A sequence that is held in columns.
+
+    Parameters
+    ----------
+    columns : mapping of str to ndarray of shape (n,)
+        Those that `collected` returns, and others: time is in UTC; batch and withdrawn are places
+        in `texts`.
+    texts : ndarray of object
+        None is the last of them.
+    places : ndarray of int or None
+        Which of all rows of the columns these are; None for all.
+    """
+
+    __slots__ = ("_columns", "_places", "texts")
+
+    def __init__(
+        self, columns: Mapping[str, Any], texts: Array, places: Array | None = None
+    ) -> None:
+        self._columns, self.texts, self._places = columns, texts, places
+
+    def __len__(self) -> int:
+        return len(self._columns["number"] if self._places is None else self._places)
+
+    @overload
+    def __getitem__(self, asked: str) -> Array: ...
+    @overload
+    def __getitem__(self, asked: int) -> T: ...
+    @overload
+    def __getitem__(self, asked: slice | Array) -> Self: ...
+
+    def __getitem__(self, asked: Any) -> Any:
+        if isinstance(asked, str):
+            column = self._columns[asked]
+            return column if self._places is None else column[self._places]
+        if isinstance(asked, slice | np.ndarray):
+            every = self._places
+            if every is None:
+                every = np.arange(len(self), dtype=np.int32)  # half the bytes, and enough
+            return type(self)(self._columns, self.texts, every[asked])
+        place = range(len(self))[asked]
+        return next(iter(self[place : place + 1]))
+
+    def __iter__(self) -> Iterator[T]:
+        return map(self._made, self.rows_of([*self._columns]))
+
+    def rows_of(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """Yield the values of some columns, as those of Python; None where there is none."""
+        for start in range(0, len(self), AT_A_TIME):
+            rows: Any = slice(start, start + AT_A_TIME)
+            rows = rows if self._places is None else self._places[rows]
+            parts = {name: self._columns[name][rows] for name in names}
+            parts |= {name: self.texts[parts[name]] for name in _TEXTS & parts.keys()}
+            for values in zip(*map(_values_of, parts.values()), strict=True):
+                yield dict(zip(names, values, strict=True))
+
+    @abstractmethod
+    def _made(self, row: Mapping[str, Any]) -> T:
+        """Make what is in one row."""
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, InColumns | tuple):
+            return NotImplemented
+        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]  # contexts are no keys
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} submissions>"
+
+
+_TEXTS = frozenset({"batch", "withdrawn"})
+
+
+def _values_of(column: Array) -> list[Any]:
+    """Return a column as a list: values of Python's own are quicker than those of an array."""
+    values: list[Any] = column.tolist()
+    match column.dtype.kind:
+        case "M":
+            return [value.replace(tzinfo=UTC) for value in values]
+        case "f" if np.isnan(column).any():
+            return [None if math.isnan(value) else value for value in values]
+        case "i":
+            return [None if value == NONE else value for value in values]
+    return values
+
+
+class History(InColumns[Submission]):
+    """The submissions as the history shows them.
+
+    Examples
+    --------
+    >>> from ladderholdout import LadderHoldout
+    >>> holdout = LadderHoldout([[0], [1], [2]], [0, 1, 0], scoring="accuracy", ledger="memory")
+    >>> releases = [holdout.submit(guess) for guess in ([0, 0, 1], [0, 1, 1])]
+    >>> holdout.owner.audit().history["number"].tolist()
+    [1, 2]
+    """
+
+    __slots__ = ()
+
+    def _made(self, row: Mapping[str, Any]) -> Submission:
+        return _submission(row)
+
+
+def _submission(row: Mapping[str, Any]) -> Submission:
+    shown = {name: row[name] for name in _SHOWN}
+    return Submission(**shown, repeat_of=row["known_repeat_of"])
+
+
+_SHOWN = (
+    *("number", "time", "account", "batch", "score", "improved", "context", "withdrawn"),
+    "has_held",
+)
+
+
+class AuditedSubmissions(InColumns[AuditedSubmission]):
+    """The submissions with their raw scores, beside what was released.
+
+    Examples
+    --------
+    >>> from ladderholdout import LadderHoldout
+    >>> holdout = LadderHoldout([[0], [1], [2]], [0, 1, 0], scoring="accuracy", ledger="memory")
+    >>> releases = [holdout.submit(guess) for guess in ([0, 0, 1], [0, 1, 1])]
+    >>> submissions = holdout.owner.audit().submissions
+    >>> submissions["number"].tolist(), submissions.is_release.tolist()
+    ([1, 2], [True, True])
+    >>> [(row["number"], round(row["raw"], 3)) for row in submissions.rows()]
+    [(1, 0.333), (2, 0.667)]
+    """
+
+    __slots__ = ()
+
+    @property
+    def history(self) -> History:
+        """The submissions without anything raw."""
+        return History(self._columns, self.texts, self._places)
+
+    @property
+    def is_repeat(self) -> Array:
+        """Which had the same predictions as an earlier one."""
+        return np.not_equal(self["repeat_of"], NONE)
+
+    @property
+    def is_release(self) -> Array:
+        """Which became the incumbent; no repeat did."""
+        return self["improved"]
+
+    @property
+    def best(self) -> AuditedSubmission | None:
+        """What a search on raw scores would pick: the first of the best, if there is one."""
+        return self[int(np.argmax(self["raw"]))] if len(self) else None
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield the submissions as flat rows, for tables of any kind.
+
+        Yields
+        ------
+        dict
+            One submission: its number, time (UTC), context, released score, raw score and what
+            the audit found of it.
+        """
+        return self.rows_of(_OF_ROWS)
+
+    def _made(self, row: Mapping[str, Any]) -> AuditedSubmission:
+        return AuditedSubmission(_submission(row), *(row[name] for name in _AUDITED))
+
+
+_AUDITED = tuple(field.name for field in fields(AuditedSubmission))[1:]
+_OF_ROWS = (
+    *("number", "time", "account", "batch", "raw", "released", "incumbent_score", "improved"),
+    *("repeat_of", "disagreement", "near_duplicate", "gain", "p_value", "corrected", "fresh"),
+    *("clipped", "after_opening", "context"),
+)

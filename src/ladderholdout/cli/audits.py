@@ -14,14 +14,14 @@ from ladderholdout.leaderboard import Leaderboard
 
 
 @options.on_ladder(scoring=False, server=False, single=True)
-def audit(holdout: LadderHoldout, *, yes: bool = False, as_json: bool = False) -> None:
+def audit(holdout: LadderHoldout, *, yes: bool = False) -> None:
     """Open a ladder's raw scores, permanently: compare them with what was released.
 
     Answers whether the incumbent beats a constant prediction, and how much too good the best
     raw score was. Submissions after it cannot be certified without a reserve.
     """
     result = _opened(holdout, yes)
-    if as_json:
+    if common.as_json():
         common.print_json_of(result.summary(), "submissions", result.rows(), records.plain_value)
     else:
         common.print_pages(result.lines())
@@ -37,7 +37,6 @@ def report(
     attach: bool = False,
     audit_tracking_uri: str | None = None,
     yes: bool = False,
-    as_json: bool = False,
 ) -> None:
     """Write a report as one HTML file; without --opened it holds no raw score.
 
@@ -76,7 +75,7 @@ def report(
     if run is not None:
         lines.append(f"attached to the audit run {run}")
     written = {"file": str(file), "opened": opened, "audit_run": run}
-    common.print_result(written, as_json, *lines)
+    common.print_result(written, *lines)
 
 
 def _opened(holdout: LadderHoldout, yes: bool) -> Audit:

@@ -27,7 +27,6 @@ def leaderboard(
     merge: tuple[str, str] | None = None,
     leave: str | None = None,
     ledger: str | None = None,
-    as_json: bool = False,
 ) -> None:
     """Show a leaderboard: each account's rank and released score, with certificates.
 
@@ -50,7 +49,7 @@ def leaderboard(
     standings = board.standings(confidence)
     _write(table, standings.to_csv())
     _write(page, board.page() if page is not None else "")
-    common.print_result(standings, as_json)
+    common.print_result(standings)
 
 
 def close_round(
@@ -60,7 +59,6 @@ def close_round(
     if_due: bool = False,
     take_out: str | None = None,
     ledger: str | None = None,
-    as_json: bool = False,
 ) -> None:
     """Close the round of a leaderboard: what waits is answered together, as one batch.
 
@@ -79,10 +77,10 @@ def close_round(
     closed = board.close_if_due() if if_due else board.close_round()
     if closed is None:
         nothing = "Nothing is answered: no submission waits, or the round is not due."
-        common.print_result(None, as_json, nothing)
+        common.print_result(None, nothing)
     else:
         shown = {"round": closed.record, "releases": closed.releases}
-        common.print_result(shown, as_json, str(closed))
+        common.print_result(shown, str(closed))
 
 
 def finals(
@@ -97,7 +95,6 @@ def finals(
     table: Path | None = None,
     yes: bool = False,
     ledger: str | None = None,
-    as_json: bool = False,
 ) -> None:
     """Hold the finals of a leaderboard on its reserve, once; later on show them.
 
@@ -131,7 +128,7 @@ def finals(
     _write(table, found.to_csv())
     if picture is not None:
         _write(picture, found.picture().file())
-    common.print_result(found, as_json)
+    common.print_result(found)
 
 
 def _entries(stated: list[str]) -> dict[str, list[int] | None]:

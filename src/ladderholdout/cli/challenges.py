@@ -30,7 +30,6 @@ def bundle(
     per_day: int = 5,
     ids: str | None = None,
     ledger: str | None = None,
-    as_json: bool = False,
 ) -> None:
     """Write the bundle of a challenge for Codabench or EvalAI, whose scores come from a server.
 
@@ -90,7 +89,6 @@ def bundle(
     (secret,) = (file for file in written if file.endswith("server.json"))
     common.print_result(
         {"platform": platform, "files": written},
-        as_json,
         *(str(folder / file) for file in written),
         "Next: the token of a host goes into "
         f"{folder / secret} (ladder-holdout account add {platform} --holdout {name} --role host "

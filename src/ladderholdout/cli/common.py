@@ -123,9 +123,18 @@ def progress(what: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def print_result(result: Any, as_json: bool, *lines: str) -> None:
+# Whether the command that runs has --json.
+_OUTPUT = {"as_json": False}
+
+
+def as_json() -> bool:
+    """Return whether the command that runs prints JSON."""
+    return _OUTPUT["as_json"]
+
+
+def print_result(result: Any, *lines: str) -> None:
     """Print a result as JSON, or in these lines, by default in the text that it has for people."""
-    if as_json:
+    if as_json():
         print_json(result)
     else:
         print_lines(*(lines or (str(result),)))
@@ -147,9 +156,11 @@ def reported(
     """
 
     @functools.wraps(command)
-    def run(**options: Any) -> None:
+    def run(*, as_json: bool = False, **options: Any) -> None:
+        _OUTPUT["as_json"] = as_json
+
         def report(what: str, message: str, kind: str) -> None:
-            if options.get("as_json"):
+            if as_json:
                 typer.echo(json_of({what: message, "kind": kind}), err=True)
             else:
                 console(stderr=True).print(f"{what.capitalize()}: {message}", soft_wrap=True)

@@ -101,7 +101,6 @@ def register(
     vault: Path | None = None,
     missing: list[str] | None = None,
     ledger: str | None = None,
-    as_json: bool = False,
 ) -> None:
     """Register a file's rows as a holdout, or start one more ladder on it.
 
@@ -160,7 +159,7 @@ def register(
         "pos_label": None if pos_label is None else labels_like(y, [pos_label], "--pos-label")[0],
     }
     holdout = LadderHoldout(features, y, **stated)
-    print_shown(holdout.status(), as_json)
+    print_shown(holdout.status())
 
 
 def replenish(
@@ -176,7 +175,6 @@ def replenish(
     missing: list[str] | None = None,
     ledger: str | None = None,
     yes: bool = False,
-    as_json: bool = False,
 ) -> None:
     """Let the fresh rows of a file take the place of those of a holdout.
 
@@ -217,7 +215,7 @@ def replenish(
     holdout = LadderHoldout.open(
         name, account=first.account, ladder=first.name, overlap=overlap, ledger=ledger
     )
-    print_shown(holdout.replenish(features, y, reserve=reserve, **given).status(), as_json)
+    print_shown(holdout.replenish(features, y, reserve=reserve, **given).status())
 
 
 def _rows_in(
@@ -281,7 +279,6 @@ def submit(
     pattern: str | None = None,
     otherwise: str | None = None,
     kept: str | None = None,
-    as_json: bool = False,
 ) -> None:
     """Submit predictions for a holdout's rows, and print the release.
 
@@ -296,7 +293,7 @@ def submit(
     stated = options.context_of(context or [])
     options.check_block(holdout, block, ids)
     predictions = _answers(holdout, file, labels, header, ids, Reading(pattern, otherwise), kept)
-    print_shown(holdout.submit(predictions, context=stated), as_json)
+    print_shown(holdout.submit(predictions, context=stated))
 
 
 @options.on_ladder(single=True)
@@ -313,7 +310,6 @@ def gate(
     pattern: str | None = None,
     otherwise: str | None = None,
     kept: str | None = None,
-    as_json: bool = False,
 ) -> None:
     """Decide whether predictions may replace the incumbent, by one error for all decisions.
 
@@ -336,7 +332,7 @@ def gate(
     options.check_block(holdout, block, ids)
     predictions = _answers(holdout, file, None, header, ids, Reading(pattern, otherwise), kept)
     decision = holdout.gate(predictions, margin=margin, baseline=baseline, context=stated)
-    common.print_result(decision, as_json)
+    common.print_result(decision)
     if not decision:
         raise typer.Exit(_STATUSES.get(decision.verdict, 3 if decision.spent else 1))
 
@@ -403,11 +399,11 @@ def _predictions(
     return {metric.response: predictions, "labels": predictions_from(labels, form, ids=ids)}
 
 
-def list_holdouts(*, ledger: str | None = None, as_json: bool = False) -> None:
+def _list(ledger: str | None) -> None:
     """List the holdouts in the ledger, with their ladders."""
     url = resolve_url(ledger)
     out, ladders = common.console(), list(_ladders(url))
-    if as_json:
+    if common.as_json():
         common.print_json({"ledger": shown(url), "ladders": ladders})
         return
     if ladders:
@@ -417,20 +413,25 @@ def list_holdouts(*, ledger: str | None = None, as_json: bool = False) -> None:
     common.print_lines(f"ledger: {shown(url)}")
 
 
-@options.on_ladder()
+@options.on_ladder(unnamed=_list)
 def status(
     holdout: LadderHoldout,
     *,
+    reveal: bool = False,
     health: bool = False,
     spent_at: float | None = None,
     more: int = 5,
     keep: bool = False,
-    as_json: bool = False,
 ) -> None:
     """Show a ladder's released score and certificate, and how much was asked of the holdout.
 
+    Without NAME it lists the holdouts in the ledger, with their ladders.
+
     Parameters
     ----------
+    reveal
+        On a ladder that shows improvements alone (register --show): request the released score,
+        on record. Certificates pay for it.
     health
         Add how wide the certificate is, and what it becomes.
     spent_at : WIDTH
@@ -441,18 +442,20 @@ def status(
     keep
         Put the width of --spent-at on record, as the owner's rule for all.
     """
+    if reveal:
+        holdout.reveal()
     shown = holdout.status()
     if not health:
         if spent_at is not None:
             raise errors.InvalidArgument("--spent-at", "stated with --health", "without")
-        print_shown(shown, as_json)
+        print_shown(shown)
         return
     if keep:
         if spent_at is None:
             raise errors.InvalidArgument("--keep", "stated with --spent-at", "without")
         holdout.owner.spent_at(spent_at)
     found = holdout.health(more=more, spent_at=spent_at)
-    if as_json:
+    if common.as_json():
         common.print_json(commands.plain(shown) | {"health": found})
     else:
         lines = [*shown.lines(), *found.lines()]
@@ -465,7 +468,7 @@ def certificate(
     *,
     confidence: float | None = None,
     reserve: bool = False,
-    as_json: bool = False,
+    estimate: bool = False,
 ) -> None:
     """Print a confidence interval for the incumbent's true score, and what it assumes.
 
@@ -474,9 +477,19 @@ def certificate(
     reserve
         By the rows that no ladder has measured. This spends one of the reserve's queries; asked
         again about the same incumbent, none.
+    estimate
+        Print instead the incumbent's score, corrected for the choice among the submissions of one
+        batch. It is put on record first, and certificates of later incumbents pay for it. If
+        submissions learned from answers there is none, and the message names what gives a score.
     """
+    if estimate:
+        if reserve or confidence is not None:
+            stated = "--reserve" if reserve else "--confidence"
+            raise errors.InvalidArgument("--estimate", f"stated without {stated}", "stated with it")
+        common.print_result(holdout.estimate())
+        return
     ask = holdout.reserve_certificate if reserve else holdout.certificate
-    common.print_result(ask(confidence), as_json)
+    common.print_result(ask(confidence))
 
 
 @options.on_ladder(single=True)
@@ -489,7 +502,6 @@ def compare(
     header: bool = True,
     ids: str | None = None,
     dry_run: bool = False,
-    as_json: bool = False,
 ) -> None:
     """Print an interval for the true score of one model less that of another.
 
@@ -508,7 +520,7 @@ def compare(
     _check_header(header, ids)
     if dry_run:
         price = holdout.price()
-        common.print_result({"price": price}, as_json, price)
+        common.print_result({"price": price}, price)
         return
 
     def model(stated: str) -> Any:
@@ -516,9 +528,7 @@ def compare(
             return int(stated)
         return _predictions(holdout, Path(stated), None, header, ids)
 
-    common.print_result(
-        holdout.compare(model(first), model(second), confidence=confidence), as_json
-    )
+    common.print_result(holdout.compare(model(first), model(second), confidence=confidence))
 
 
 @options.on_ladder()
@@ -527,7 +537,6 @@ def history(
     *,
     last: Annotated[int, {"min": 1}] = 50,
     after: Annotated[int | None, {"min": 0}] = None,
-    as_json: bool = False,
 ) -> None:
     """Show the submissions, what was released after each, and when.
 
@@ -544,7 +553,7 @@ def history(
     several = len(holdout.metrics) > 1
     shown = {metric: holdout[metric] if several else holdout for metric in holdout.metrics}
     by_metric = {metric: _history(ladder, last, after) for metric, ladder in shown.items()}
-    if as_json:
+    if common.as_json():
         common.print_json(by_metric if several else next(iter(by_metric.values())))
         return
     out = common.console()
@@ -568,28 +577,8 @@ def _history(holdout: LadderHoldout, last: int, after: int | None) -> commands.P
     return commands.Page(lines, state.submissions, state.incumbent)
 
 
-@options.on_ladder(single=True)
-def reveal(holdout: LadderHoldout, *, as_json: bool = False) -> None:
-    """Show the released score of a ladder that shows improvements alone, and record the request.
-
-    Certificates pay for it. Other ladders show their score anyway (register --show).
-    """
-    holdout.reveal()
-    print_shown(holdout.status(), as_json)
-
-
-@options.on_ladder()
-def estimate(holdout: LadderHoldout, *, as_json: bool = False) -> None:
-    """Print the incumbent's score corrected for the choice among the submissions of one batch.
-
-    It is put on record first, and certificates of later incumbents pay for it. Where submissions
-    learned from answers there is none, and the message names what gives a score instead.
-    """
-    common.print_result(holdout.estimate(), as_json)
-
-
 @options.on_ladder(scoring=False, server=False, single=True)
-def withdraw(holdout: LadderHoldout, number: int, *, reason: str, as_json: bool = False) -> None:
+def withdraw(holdout: LadderHoldout, number: int, *, reason: str) -> None:
     """Withdraw a submission that was an accident, on record.
 
     What its release revealed stays counted in all certificates.
@@ -601,45 +590,49 @@ def withdraw(holdout: LadderHoldout, number: int, *, reason: str, as_json: bool 
     reason
         What happened, for those who read the record.
     """
-    print_shown(holdout.owner.withdraw(number, reason=reason), as_json)
+    print_shown(holdout.owner.withdraw(number, reason=reason))
 
 
 def retire(
-    name: options.Name, *, ledger: str | None = None, yes: bool = False, as_json: bool = False
+    name: options.Name,
+    *,
+    forget: bool = False,
+    ledger: str | None = None,
+    yes: bool = False,
 ) -> None:
-    """Close a holdout: no ladder on it takes another submission."""
+    """Close a holdout: no ladder on it takes another submission.
+
+    Parameters
+    ----------
+    forget
+        Take back the registration instead, of a holdout that was never queried; its name and its
+        rows are free again.
+    """
     store = Ledger(resolve_url(ledger))
     with store.read() as tx:
         record = opening.named(tx, name)
-    if record.retired is None and not yes:
-        common.confirm(
-            f"{name!r} will take no more submissions, through any ladder, permanently. Its "
-            "history, status and audit stay.",
-            "Retire it?",
+    if not yes and (forget or record.retired is None):
+        gone = (
+            f"The {record.n} rows of {name!r} will be known no more."
+            if forget
+            else f"{name!r} will take no more submissions, through any ladder, permanently. Its "
+            "history, status and audit stay."
         )
+        common.confirm(gone, "Forget it?" if forget else "Retire it?")
+    if forget:
+        for path in store.transact(lambda tx: tx.forget(record.id)):
+            vaults.remove(path)
+        line = f"{name} is forgotten: its rows can be registered again"
+        common.print_result({"holdout": name, "forgotten": True}, line)
+        return
     closed = store.transact(lambda tx: tx.retire(record.id))
     line = f"{name} is retired since {closed.retired:%Y-%m-%d %H:%M} UTC"
-    common.print_result({"holdout": name, "retired": closed.retired}, as_json, line)
+    common.print_result({"holdout": name, "retired": closed.retired}, line)
 
 
-def forget(
-    name: options.Name, *, ledger: str | None = None, yes: bool = False, as_json: bool = False
-) -> None:
-    """Take back the registration of a holdout that was never queried; its name is free again."""
-    store = Ledger(resolve_url(ledger))
-    with store.read() as tx:
-        record = opening.named(tx, name)
-    if not yes:
-        common.confirm(f"The {record.n} rows of {name!r} will be known no more.", "Forget it?")
-    for path in store.transact(lambda tx: tx.forget(record.id)):
-        vaults.remove(path)
-    line = f"{name} is forgotten: its rows can be registered again"
-    common.print_result({"holdout": name, "forgotten": True}, as_json, line)
-
-
-def print_shown(what: Status | Release | Withdrawn, as_json: bool) -> None:
+def print_shown(what: Status | Release | Withdrawn) -> None:
     """Print a status, a release or a withdrawal, one fact a line."""
-    if as_json:
+    if common.as_json():
         common.print_json(what)
     else:
         common.console().print(_table(["what", "value"], what.lines(), header=False))

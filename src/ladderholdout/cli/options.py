@@ -26,7 +26,7 @@ missing : TEXT
     A text that means a missing target, such as NA; repeat it for several. By default only empty
     cells do, and NA is a class.
 name : NAME
-    The holdout's name, as `list` prints it.
+    The holdout's name, as `status` without one lists it.
 scoring : METRIC
     One of the ladder's metrics, where it has several.
 server : URL
@@ -83,14 +83,26 @@ def _known_names(ctx: typer.Context, incomplete: str) -> list[str]:
 Name = Annotated[str, {"autocompletion": _known_names}]
 """The name of a holdout. Metadata of a parameter are arguments of Typer's, beside its help."""
 
+AnyName = Annotated[str | None, {"autocompletion": _known_names}]
+"""The same, where a command without one answers for all."""
+
+
+def check_unnamed(stated: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
+    """Refuse options of one holdout if none is named; those that are for all are not among them."""
+    for name, default in defaults.items():
+        if name != "ledger" and stated[name] != default:
+            option = _NAMES.get(name, (f"--{name.replace('_', '-')}",))[0]
+            raise InvalidArgument("NAME", f"stated with {option}", "missing")
+
 
 def described(command: Callable[..., None]) -> Callable[..., None]:
     """Describe the parameters of a command for Typer, by the docstrings."""
     docstrings = __doc__, sys.modules[command.__module__].__doc__, command.__doc__
     help_of = dict(ChainMap(*map(_entries, reversed(docstrings))))
     signature = inspect.signature(command, eval_str=True)
+    as_json = inspect.Parameter("as_json", _KEYWORD, default=False, annotation=bool)
     parameters = []
-    for name, parameter in signature.parameters.items():
+    for name, parameter in {**signature.parameters, "as_json": as_json}.items():
         value, text = help_of.get(name, (None, None))
         made: Any = typer.Argument if parameter.kind is _POSITIONAL else typer.Option
         names = _NAMES.get(name, ())
@@ -121,7 +133,11 @@ def taken(by: Callable[..., Any], variables: Mapping[str, Any]) -> dict[str, Any
 
 
 def on_ladder(
-    *, scoring: bool = True, server: bool = True, single: bool = False
+    *,
+    scoring: bool = True,
+    server: bool = True,
+    single: bool = False,
+    unnamed: Callable[[str | None], None] | None = None,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the parameters that name a ladder, and the opened holdout instead of them.
 
@@ -131,32 +147,42 @@ def on_ladder(
         Whether one metric of several, or a server instead of a ledger, can be named.
     single : bool, default=False
         Whether a ladder of several metrics is refused.
+    unnamed : callable, optional
+        Answers in place of the command if no holdout is named, with `ledger`.
 
     Returns
     -------
     callable
-        Decorates a command whose first parameter is the holdout, and the last one `as_json`.
+        Decorates a command whose first parameter is the holdout.
     """
     shared: dict[str, str | None] = {"account": "default", "ladder": "main"}
     shared |= {"scoring": None} if scoring else {}
     shared |= {"ledger": None, "server": None} if server else {"ledger": None}
 
     def decorated(command: Callable[..., None]) -> Callable[..., None]:
-        @functools.wraps(command)
-        def run(name: str, **options: Any) -> None:
-            of_ladder = {option: options.pop(option) for option in shared}
-            command(_opened(name, single=single, **of_ladder), **options)
-
         signature = inspect.signature(command, eval_str=True)
-        _, *own, as_json = signature.parameters.values()
+        _, *own = signature.parameters.values()
+
+        @functools.wraps(command)
+        def run(name: str | None, **options: Any) -> None:
+            if name is None and unnamed is not None:
+                defaults = shared | {option.name: option.default for option in own}
+                check_unnamed(options, defaults)
+                unnamed(options["ledger"])
+                return
+            of_ladder = {option: options.pop(option) for option in shared}
+            command(_opened(str(name), single=single, **of_ladder), **options)
+
         named = (
             inspect.Parameter(
                 option, _KEYWORD, default=default, annotation=str if default else str | None
             )
             for option, default in shared.items()
         )
-        parameters = [inspect.Parameter("name", _POSITIONAL, annotation=Name), *own, *named]
-        vars(run)["__signature__"] = signature.replace(parameters=[*parameters, as_json])
+        first = inspect.Parameter("name", _POSITIONAL, annotation=Name)
+        if unnamed is not None:
+            first = first.replace(default=None, annotation=AnyName)
+        vars(run)["__signature__"] = signature.replace(parameters=[first, *own, *named])
         return run
 
     return decorated

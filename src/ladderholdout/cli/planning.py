@@ -36,7 +36,6 @@ def plan(
     gain: float | None = None,
     horizon: int | None = None,
     discordance: float = DISCORDANCE,
-    as_json: bool = False,
 ) -> None:
     """Compare ways to search a holdout of this size by how wide their certificates can be.
 
@@ -79,7 +78,7 @@ def plan(
             )
         stated = locals() | {"alpha": round(1.0 - confidence, 12)}
         decided = planning.plan_decisions(**options.taken(planning.plan_decisions, stated))
-        common.print_result(decided, as_json)
+        common.print_result(decided)
         return
     if n is None or submissions is None:
         missing = "--rows" if n is None else "--submissions"
@@ -90,7 +89,7 @@ def plan(
     comparison = planning.plan(**options.taken(planning.plan, locals()))
     if file is not None:
         pictures.save(planning.plot(comparison), file)
-    common.print_result(comparison, as_json)
+    common.print_result(comparison)
 
 
 def safe(
@@ -107,7 +106,6 @@ def safe(
     repetitions: int = 50,
     seed: int = 0,
     missing: list[str] | None = None,
-    as_json: bool = False,
 ) -> None:
     """Count the submissions that are safe on a planned holdout, by attacks on random labels.
 
@@ -147,7 +145,7 @@ def safe(
     arguments.whole("--rows", n)
     stated = options.taken(rehearsal.safe_submissions, locals())
     result = rehearsal.safe_submissions(rows.features, labels, metric, rule, **stated)
-    if as_json:
+    if common.as_json():
         attacks = [attack._asdict() for attack in result.attacks]
         derived = {"attacks": attacks, "safe": result.safe, "unsafe": result.unsafe}
         common.print_json(asdict(result) | {"mechanism": repr(result.mechanism)} | derived)
@@ -166,7 +164,6 @@ def attack(
     repetitions: int = 100,
     seed: int = 0,
     plot: Path | None = None,
-    as_json: bool = False,
 ) -> None:
     """Simulate an attack or an honest search against rules: what it believes, and what is true.
 
@@ -196,4 +193,4 @@ def attack(
     played = report.matches(player, rules, n, repetitions, seed, trace=file is not None)
     if file is not None:
         pictures.save(report.plot(played), file)
-    common.print_result(report.plain(player, n, played), as_json, report.table(played))
+    common.print_result(report.plain(player, n, played), report.table(played))

@@ -38,7 +38,6 @@ def account(
     budget: int | None = None,
     expires: str | None = None,
     ledger: str | None = None,
-    as_json: bool = False,
 ) -> None:
     """Add, list, limit, revoke or rotate the accounts that may query a holdout through the server.
 
@@ -70,7 +69,7 @@ def account(
     if action is Action.LIST:
         known = accounts.accounts_of(ledger, holdout)
         lines = [line for listed in known for line in _lines(listed)] or ["No accounts yet."]
-        common.print_result({"accounts": known}, as_json, *lines)
+        common.print_result({"accounts": known}, *lines)
         return
     if name is None or holdout is None:
         missing = "NAME" if name is None else "--holdout"
@@ -81,7 +80,7 @@ def account(
     done = accounts.execute(
         resolve_url(ledger), holdout, kind(**options.taken(kind, locals() | {"account": name}))
     )
-    common.print_result(done, as_json, *_lines(done))
+    common.print_result(done, *_lines(done))
 
 
 _DOES = {
@@ -121,7 +120,6 @@ def serve(
     time_grid: int | None = None,
     max_refusals: int | None = None,
     config: Path | None = None,
-    as_json: bool = False,
 ) -> None:
     """Serve the ledger's holdouts over HTTP to those who have a token (see account).
 
@@ -162,7 +160,7 @@ def serve(
     flags = {
         name: str(value) if isinstance(value, Path) else value
         for name, value in locals().items()
-        if name not in ("config", "as_json")
+        if name != "config"
     }
     settings = settings_from(flags, os.environ, config)
     if ledger is not None and ":***@" in shown(settings.url):
@@ -174,7 +172,7 @@ def serve(
     check_packages()
     where = f"{'http' if settings.tls_cert is None else 'https'}://{settings.host}:{settings.port}"
     begun = {"url": where, "ledger": shown(settings.url), "workers": settings.workers}
-    common.print_result(begun, as_json, f"serving {shown(settings.url)} at {where}")
+    common.print_result(begun, f"serving {shown(settings.url)} at {where}")
     run(settings)
 
 
@@ -182,7 +180,6 @@ def mcp(
     *,
     server: Annotated[str | None, {"envvar": "LADDERHOLDOUT_SERVER"}] = None,
     files: Path | None = None,
-    as_json: bool = False,
 ) -> None:
     """Offer a server's holdout to an agent over the Model Context Protocol, on standard streams.
 
@@ -216,7 +213,6 @@ def ui(
     ledger: str | None = None,
     port: Annotated[int, {"min": 0, "max": 65535}] = 0,
     no_browser: bool = False,
-    as_json: bool = False,
 ) -> None:
     """Show the holdouts of a ledger in the browser, on this machine, to its owner alone.
 
@@ -233,7 +229,7 @@ def ui(
 
     def started(address: str) -> None:
         lines = f"the pages of {shown(url)}, until Ctrl-C; this address works once:", address
-        common.print_result({"url": address, "ledger": shown(url)}, as_json, *lines)
+        common.print_result({"url": address, "ledger": shown(url)}, *lines)
         if not no_browser:
             # It may wait for the browser to end.
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()

@@ -1,4 +1,4 @@
-"""Commands that maintain a ledger: verify, backup, export to MLflow, doctor.
+"""Commands that maintain a ledger: verify, backup, export to MLflow.
 
 Parameters
 ----------
@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import typer
 
 from ladderholdout.cli import common, options
-from ladderholdout.errors import LadderHoldoutError, TrackingError
+from ladderholdout.errors import InvalidArgument, LadderHoldoutError, TrackingError
 from ladderholdout.guard import health, opening
 from ladderholdout.holdout import LadderHoldout
 from ladderholdout.ledger import fold, store
@@ -26,7 +27,7 @@ from ladderholdout.metrics import verdicts_of
 _MANY = 20
 
 
-def back_up(file: Path, *, ledger: str | None = None, as_json: bool = False) -> None:
+def back_up(file: Path, *, ledger: str | None = None) -> None:
     """Copy the ledger, in use or not. The holdouts' rows are in the vault, and are not copied.
 
     Parameters
@@ -37,31 +38,40 @@ def back_up(file: Path, *, ledger: str | None = None, as_json: bool = False) -> 
     url = resolve_url(ledger)
     written = store.backup(url, file)
     copied = {"ledger": shown(url), "file": str(written)}
-    common.print_result(copied, as_json, f"written: {written}")
+    common.print_result(copied, f"written: {written}")
 
 
 def verify(
-    name: options.Name,
+    name: options.AnyName = None,
     *,
+    installation: bool = False,
     mlflow: bool = False,
     tracking_uri: str | None = None,
     audit_tracking_uri: str | None = None,
     verdicts: Path | None = None,
     ledger: str | None = None,
-    as_json: bool = False,
 ) -> None:
-    """Check that a holdout's record is as it was written; exit status 1 where it is not.
+    """Check that a holdout's record is as it was written; exit status 1 if it is not.
 
     Replays every ladder, recomputes the chain of hashes, and checks the vault's rows, of all blocks
     that the holdout has had.
 
     Parameters
     ----------
+    installation
+        Check instead, without NAME, that the ledger, the vaults and MLflow work.
     mlflow
         Compare with the chain's ends that exports left in MLflow.
     verdicts : FILE
         Check a judge's file of verdicts, too.
     """
+    if installation:
+        if name is not None or mlflow or verdicts is not None:
+            allowed = "stated without NAME, --mlflow and --verdicts"
+            raise InvalidArgument("--installation", allowed, "stated with one of them")
+        _check_installation(ledger, tracking_uri, audit_tracking_uri)
+    if name is None:
+        raise typer.BadParameter("Missing argument 'NAME'; or state --installation.")
     url = resolve_url(ledger)
     with common.progress("Verifying") as step:
         verification = health.verify_holdout(url, name, step)
@@ -97,7 +107,7 @@ def verify(
     lines.append(f"head: {verification.head}")
     if record is not None:
         lines.append(f"verdicts: {record.verdicts}, head: {record.head}")
-    common.print_result(shown_as, as_json, *lines)
+    common.print_result(shown_as, *lines)
     raise typer.Exit(1 if findings else 0)
 
 
@@ -157,7 +167,6 @@ def export(
     run_id: str | None = None,
     experiment: str | None = None,
     raw: str | None = None,
-    as_json: bool = False,
 ) -> None:
     """Send a ladder's submissions to MLflow; those that are there already are not sent again.
 
@@ -182,33 +191,23 @@ def export(
     ]
     if len(done) == 1:
         lines.append("audit run: sealed until an audit opens the raw scores")
-    common.print_result(done, as_json, *lines)
+    common.print_result(done, *lines)
 
 
-def doctor(
-    *,
-    ledger: str | None = None,
-    tracking_uri: str | None = None,
-    audit_tracking_uri: str | None = None,
-    as_json: bool = False,
-) -> None:
-    """Check that the ledger, the vaults and MLflow work; exit status 1 where one does not."""
-    checks = _findings(ledger, tracking_uri, audit_tracking_uri)
-    lines = (
-        f"{'ok   ' if check.ok else 'FAULT'}  {check.what}: {check.found} {check.remedy}".rstrip()
-        for check in checks
-    )
-    common.print_result(checks, as_json, *lines)
-    raise typer.Exit(0 if all(check.ok for check in checks) else 1)
-
-
-def _findings(
+def _check_installation(
     ledger: str | None, tracking_uri: str | None, audit_tracking_uri: str | None
-) -> list[health.Check]:
+) -> NoReturn:
+    """Check that the ledger, the vaults and MLflow work."""
     from ladderholdout.integrations.mlflow.service import mlflow_findings
 
     try:
         checks = list(health.ledger_findings(resolve_url(ledger)))
     except LadderHoldoutError as error:
         checks = [health.Check("ledger", False, str(error))]
-    return [*checks, *mlflow_findings(tracking_uri, audit_tracking_uri)]
+    checks += mlflow_findings(tracking_uri, audit_tracking_uri)
+    lines = (
+        f"{'ok   ' if check.ok else 'FAULT'}  {check.what}: {check.found} {check.remedy}".rstrip()
+        for check in checks
+    )
+    common.print_result(checks, *lines)
+    raise typer.Exit(0 if all(check.ok for check in checks) else 1)

@@ -137,12 +137,11 @@ def answered(
             of_each = {guard.ladder.id: (guard, list[Measured]()) for guard in guards.values()}
             for given, origin in zip(sets, origins, strict=True):
                 for number, (name, guard) in enumerate(guards.items(), 1):
-                    own = origin
                     # Of several metrics a place in a batch represents one model and one of them:
                     # so the price of a place pays for the choice of both.
-                    if origin.place is not None:
-                        own = replace(origin, place=(origin.place - 1) * len(guards) + number)
+                    place = origin.place and (origin.place - 1) * len(guards) + number
                     with naming(name):
+                        own = replace(origin, place=place)
                         member = guard.measure(given.values[name], own, given.order)
                     of_each[guard.ladder.id][1].append(member)
             asked = [member.asked for member in of_each[lead.ladder.id][1]]

@@ -58,14 +58,14 @@ class Batch:
         not in the batch.
         """
         self._check_open()
-        self.add(*read_submission(self._ladder, predictions, context, ids))
+        read, described = read_submission(self._ladder, predictions, context, ids)
+        self.add(read, Origin(context=described))
 
-    def add(self, predictions: Any, context: Mapping[str, Any]) -> None:
+    def add(self, predictions: Any, origin: Origin) -> None:
         """Take what a caller gives, or what `OpenLadder.predict` returned."""
         self._check_open()
         # Whatever makes them when they are read must not know an answer to the batch.
-        fixed = self._ladder.fix(predictions)
-        self._waiting.append((fixed, Origin(context=context)))
+        self._waiting.append((self._ladder.fix(predictions), origin))
 
     def _check_open(self) -> None:
         if not self._open:
@@ -338,9 +338,10 @@ def winner_of(finalists: tuple[Finalist, ...], incumbent: int | None) -> int:
             errors.NotIncumbentWarning,
         )
         return place
+    picked = "the best by its inner score" if finalists[0].inner_score is not None else "the first"
     errors.warn(
         "No finalist of this search became the incumbent, so none is known to be better than what "
-        f"you had: {incumbent_named(incumbent)}. Picked: the best by its inner score.",
+        f"you had: {incumbent_named(incumbent)}. Picked: {picked}.",
         errors.NoImprovementWarning,
     )
     return 0

@@ -18,18 +18,9 @@ from functools import cache
 from typing import Annotated, Any, ClassVar, TypeAlias, TypeVar, dataclass_transform, get_args
 
 import numpy as np
+import pydantic
 from numpy.typing import NDArray
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainSerializer,
-    TypeAdapter,
-    ValidationError,
-    ValidationInfo,
-    WithJsonSchema,
-)
+from pydantic import BeforeValidator, Field, PlainSerializer, TypeAdapter, WithJsonSchema
 from pydantic.json_schema import GenerateJsonSchema
 
 from ladderholdout.errors import InvalidArgument, InvalidSubmission, LadderHoldoutError
@@ -128,7 +119,7 @@ def checked(kind: Any, stated: Mapping[str, Any], reading: Reading | None = None
     """
     try:
         return adapter(kind).validate_python(stated, context=reading)
-    except ValidationError as fault:
+    except pydantic.ValidationError as fault:
         first = fault.errors(include_url=False)[0]
     if isinstance(error := first.get("ctx", {}).get("error"), LadderHoldoutError):
         raise error
@@ -217,7 +208,7 @@ def not_read(argument: str, allowed: str) -> InvalidSubmission:
     return InvalidSubmission(argument, allowed, "in another form")
 
 
-def _flag(value: Any, info: ValidationInfo) -> Any:
+def _flag(value: Any, info: pydantic.ValidationInfo) -> Any:
     if info.context and info.context.texts:
         value = {"true": True, "false": False}.get(value)
     if not isinstance(value, bool):
@@ -241,7 +232,7 @@ def _array(value: Any) -> Any:
     return unpacked(value) if isinstance(value, Mapping) else value
 
 
-def _predictions(value: Any, info: ValidationInfo) -> Any:
+def _predictions(value: Any, info: pydantic.ValidationInfo) -> Any:
     """Read predictions; a server checks what it has space for before their values are made."""
     space = info.context and info.context.space
     return space.read(value) if space else _array(value)
@@ -255,7 +246,7 @@ def _context(value: Any) -> Any:
     return value
 
 
-def _number(value: Any, info: ValidationInfo) -> Any:
+def _number(value: Any, info: pydantic.ValidationInfo) -> Any:
     is_text = isinstance(value, str) and not (info.context and info.context.texts)
     if isinstance(value, bool) or is_text:
         raise ValueError
@@ -301,7 +292,7 @@ Id: TypeAlias = int | float | Annotated[str, Field(max_length=LONGEST_ID)]
 Ids = Annotated[list[Id], Field(description="a list with one for each prediction")]
 Search = Annotated[
     str,
-    AfterValidator(_printable),
+    pydantic.AfterValidator(_printable),
     Field(max_length=32, description="a printable text of at most 32 characters"),
 ]
 Key = Annotated[
@@ -324,7 +315,7 @@ class Candidate:
         The id by which a search finds its submissions.
     """
 
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+    __pydantic_config__: ClassVar[pydantic.ConfigDict] = pydantic.ConfigDict(extra="forbid")
 
     predictions: Values
     ids: Ids | None = None

@@ -125,8 +125,7 @@ def jsonable(context: Mapping[str, Any] | None) -> dict[str, Any]:
         raise InvalidArgument(
             "context", f"at most {_LARGEST} characters as JSON", f"{len(written)} long"
         )
-    described: dict[str, Any] = json.loads(written)
-    return described
+    return dict(json.loads(written))
 
 
 def _plain(value: Any) -> Any:

@@ -200,8 +200,10 @@ class Origin:
     batch: str | None = None
     search: str | None = None
     key: str | None = None
-    # Its own place in the batch, from 1; None where that is the order in which they come.
+    # Its own place in the batch, from 1; None where that is the order in which they come, or where
+    # how many queries the batch has at most was known before the first.
     place: int | None = None
+    size: int | None = None
     # Whether all of the batch is here before any of it is answered: the best of it is judged first.
     announced: bool = False
     context: Mapping[str, Any] = field(default_factory=dict)

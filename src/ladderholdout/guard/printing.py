@@ -40,16 +40,7 @@ class Submissions(tuple[Submission, ...]):
     """
 
     def __str__(self) -> str:
-        lines = self._lines()
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        texts = (
-            "  ".join(
-                cell.rjust(width) if head in _NUMBERS else cell.ljust(width)
-                for head, cell, width in zip(lines[0], line, widths, strict=True)
-            ).rstrip()
-            for line in lines
-        )
-        return "\n".join([*texts, *self._rest()])
+        return "\n".join([text_table(self._lines(), _NUMBERS), *self._rest()])
 
     def _repr_html_(self) -> str:
         heads, *rows = self._lines()
@@ -84,6 +75,24 @@ class Submissions(tuple[Submission, ...]):
                 texts |= {"from": where} if place == 0 else _AS_ABOVE | same
                 lines.append([texts[name] for name in heads])
         return lines
+
+
+def text_table(lines: Sequence[Sequence[str]], right: Collection[str] = ()) -> str:
+    """Return lines, of which the first has the heads, as a table; some columns are to the right.
+
+    Examples
+    --------
+    >>> print(text_table([("rank", "account"), ("1", "Ada")], right=["rank"]))
+    rank  account
+       1  Ada
+    """
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    sides = [str.rjust if head in right else str.ljust for head in lines[0]]
+    texts = (
+        "  ".join(side(cell, width) for side, cell, width in zip(sides, line, widths, strict=True))
+        for line in lines
+    )
+    return "\n".join(map(str.rstrip, texts))
 
 
 def cells(submission: Submission, differing: Mapping[str, Collection[str]]) -> dict[str, str]:

@@ -355,6 +355,10 @@ class Guard:
             As for `Transaction.append`.
         """
         origin, predictions, labelled = measured.origin, measured.predictions, measured.labelled
+        members = () if origin.size is None else tx.fold(ladder.holdout_id).members.values()
+        if origin.size and origin.size <= sum(it.get(origin.batch or "", 0) for it in members):
+            # A candidate that was fitted twice, and differs: its batch has no place for it.
+            origin = replace(origin, batch=None, size=None)
         first, is_known, keyed = self._first_of(tx, ladder, measured)
         known = before.incumbent if before else None
         state, incumbent = self._state_of(tx, ladder, labelled, known)
@@ -429,6 +433,7 @@ class Guard:
             batch=origin.batch,
             search=origin.search,
             place=origin.place,
+            size=origin.size,
             raw=measured.evaluation.risk,
             evidence=dict(evidence),
             risk=risk,

@@ -2,58 +2,19 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit
 
-from ladderholdout.arguments import function
-from ladderholdout.errors import InvalidArgument, LadderHoldoutError
-from ladderholdout.integrations.stopping import LadderStopping, check_classes, count_round
+from ladderholdout.arguments import function, whole
+from ladderholdout.errors import InvalidArgument, InvalidSubmission, LadderHoldoutError
+from ladderholdout.guard.open_ladder import HasLadder
+from ladderholdout.integrations.rounds import Loud
+from ladderholdout.integrations.stopping import LadderStopping, Rule, check_classes
 from ladderholdout.metrics import Metric
-
-Floats: TypeAlias = NDArray[np.float64]
-
-
-def exponential(margins: Floats) -> Floats:
-    """Return exp of each margin as the C library has it."""
-    # The complex one calls it; on the real axis it is the real one.
-    powers: Floats = np.exp(margins.astype(np.complex128)).real
-    return powers
-
-
-def logistic(margins: Floats) -> Floats:
-    """Return 1 / (1 + exp(-m)) for each margin.
-
-    Examples
-    --------
-    >>> logistic(np.array([0.0, 40.0])).tolist()
-    [0.5, 1.0]
-    """
-    probabilities: Floats = expit(margins)
-    return probabilities
-
-
-def softmax(margins: Floats) -> Floats:
-    """Return probabilities of each row's classes, margins of shape (n, C).
-
-    Examples
-    --------
-    >>> softmax(np.zeros((1, 4))).tolist()
-    [[0.25, 0.25, 0.25, 0.25]]
-    """
-    powers = exponential(margins - margins.max(axis=1, keepdims=True))
-    # Column by column, as a loop over the classes adds them.
-    total = np.zeros(len(powers))
-    for column in powers.T:
-        total += column
-    quotients: Floats = powers / total[:, None]
-    return quotients
-
 
 Predict: TypeAlias = Callable[[Any, Any], Any]
 """From a model and the holdout's rows to the model's output on them."""
@@ -63,9 +24,11 @@ Link: TypeAlias = Callable[[Any], Any]
 
 
 class BestRound:
-    """Holds the model of a fit's best round, while training goes on to later ones.
+    """Holds the model to keep of a fit, while training goes on to later rounds.
 
-    One object serves one fit.
+    That is the one of its best round, or of the last one as long as none improved. It is put back
+    in any case: a library may change its model once more when training is over, as an optimizer of
+    Keras does that ends on averages. One object serves one fit.
 
     Parameters
     ----------
@@ -74,75 +37,40 @@ class BestRound:
         ``copy(model)`` returns what is needed to have this round's model back.
     put : callable
         ``put(model, copied)`` puts it back: in place, returning nothing, or as another object.
-    others : bool, default=False
-        Whether something else may change the model after its last round, as the early stopping of
-        a library does. The round to keep is then copied, and put back, in any case.
     """
 
     def __init__(
-        self,
-        stopping: LadderStopping,
-        copy: Callable[[Any], Any],
-        put: Callable[[Any, Any], Any],
-        others: bool = False,
+        self, stopping: LadderStopping, copy: Callable[[Any], Any], put: Callable[[Any, Any], Any]
     ) -> None:
-        self._stopping, self._copy, self._put, self._others = stopping, copy, put, others
-        self._copied: tuple[Any] | None = None
+        self._stopping, self._copy, self._put = stopping, copy, put
+        self._copied: tuple[Any, ...] = ()
 
-    def snapshot(self, model: Any) -> bool:
-        """Copy the model if the round just submitted is the best; return whether it is."""
-        best = self._stopping._last_is_best
-        if best or (self._others and self._stopping._last_is_kept):
+    def snapshot(self, model: Any) -> None:
+        """Copy the model if it is the one to keep after the round just submitted."""
+        fit = self._stopping._fit  # which is not read: this steers nothing, so the batch goes on
+        if fit.best_round in (0, len(fit.releases)):
             self._copied = (self._copy(model),)
-        return best
 
-    def restore(self, model: Any, again: bool = False) -> Any:
-        """Return the model as it was after its best round, and let the copy go.
+    def restore(self, model: Any) -> Any:
+        """Return the model to keep, and let the copy go.
 
-        Within a fit this ends the batch of the rounds so far. Where no round improved, the
-        model stays as it is. With `again` the copy is still held, for another call.
+        Within a fit this ends the batch of the rounds so far.
         """
-        best_round, copied = self._stopping.best_round, self._copied
-        if not again:
-            self._copied = None
-        if copied is None or (not self._others and best_round == self._stopping.rounds):
-            return model
-        restored = self._put(model, *copied)
+        self._stopping._read()
+        copied, self._copied = self._copied, ()
+        restored = self._put(model, *copied) if copied else None
         return model if restored is None else restored
 
 
-def again_at_the_end(entry: Any, callbacks: list[Any]) -> bool:
-    """Have a callback called once more after all others; return whether it will be.
+class Settings(Rule, total=False):
+    """The keyword settings of an `Adapter`.
 
-    For a callback that gives a model its best weights when training is over: others may give it
-    theirs later. A second call finds it at the end, and takes it from there.
-
-    Parameters
+    Attributes
     ----------
-    entry : object
-        The entry of the list that is being called.
-    callbacks : list
-        What the library goes through now.
-
-    Returns
-    -------
-    bool
-
-    Examples
-    --------
-    >>> callbacks = ["ladder", "other"]
-    >>> [(it, it == "ladder" and again_at_the_end(it, callbacks)) for it in callbacks]
-    [('ladder', True), ('other', False), ('ladder', False)]
-    >>> callbacks
-    ['ladder', 'other']
+    classes : array-like or None
     """
-    places = [place for place, callback in enumerate(callbacks) if callback is entry]
-    if len(places) > 1:
-        del callbacks[-1]
-    elif places and places[0] < len(callbacks) - 1:
-        callbacks.append(entry)
-        return True
-    return False
+
+    classes: ArrayLike | None
 
 
 class Adapter:
@@ -150,24 +78,41 @@ class Adapter:
 
     Parameters
     ----------
-    stopping : LadderStopping
+    holdout : LadderHoldout
+    patience, **rule
+        As for `LadderStopping`.
     classes : array-like, optional
         The model's classes in the order of its columns; by default the holdout's.
-    link : callable, optional
-        From the logits of a network, as a NumPy array, to probabilities or values.
     """
 
+    _classes: ArrayLike | None = None
+    _link: Link | None = None
+
     def __init__(
-        self, stopping: LadderStopping, classes: ArrayLike | None = None, link: Link | None = None
+        self,
+        holdout: HasLadder,
+        patience: int = 10,
+        *,
+        classes: ArrayLike | None = None,
+        **rule: Unpack[Rule],
     ) -> None:
-        self.stopping, self._classes = stopping, classes
-        self._link = None if link is None else function("link", link)
-        self._forget()
+        super().__init__()  # of a callback of the library
+        self.stopping, self._classes = LadderStopping(holdout, patience, **rule), classes
+
+    @property
+    def _own(self) -> Any:
+        """What this adapter keeps of the fit that runs in this thread."""
+        return self.stopping._fit.own
 
     _remedy_for_classes = (
         "Fit the model on the holdout's labels, or give ladder_stopping(holdout, classes=[...]) "
         "the holdout's class for each class of the model, in the model's order."
     )
+
+    def _start(self, known: ArrayLike | None = None, /, **context: Any) -> None:
+        """Begin a fit, and refuse classes of a model that are not the holdout's."""
+        self.stopping.start(**context)
+        self._check_classes(known)
 
     def _check_classes(self, known: ArrayLike | None = None) -> None:
         """Refuse, before any round, classes of a model that are not the holdout's.
@@ -175,38 +120,134 @@ class Adapter:
         Those that the user stated count before those that the model is known to have; a model
         of which nobody knows them has learned 0 to k - 1.
         """
-        self._here.classes = known if self._classes is None else self._classes
-        check_classes(self.stopping, self._here.classes, self._remedy_for_classes)
+        self._own.classes = known if self._classes is None else self._classes
+        check_classes(self.stopping, self._own.classes, self._remedy_for_classes)
 
-    def _submit(self, output: Any) -> bool:
-        """Submit a model's output as a round; return whether to stop."""
-        return self.stopping.update(self._answer(output))
-
-    def _submit_later(self, outputs: Callable[[int], Iterable[Any]]) -> bool:
-        """Count a round whose output is asked for later; return whether to stop."""
-        return count_round(self.stopping, lambda count: [*map(self._answer, outputs(count))])
+    def _round(self, output: Callable[[], Any], model: Any) -> bool:
+        """Submit an output as a round, later if no model is copied; return whether to stop."""
+        best: BestRound | None = getattr(self._own, "best", None)
+        if best is None:  # the library can cut off later rounds
+            return self.stopping._later(lambda: self._answer(output()))
+        with Loud():
+            answer = self._answer(output())
+        stop = self.stopping.update(answer)
+        best.snapshot(model)
+        return stop
 
     def _answer(self, output: Any) -> NDArray[Any]:
         """Return a model's output as what the metric asks for, by the classes last checked."""
-        classes = getattr(self._here, "classes", self._classes)
         output = output if self._link is None else self._link(output)
-        return self.stopping.answer(output, classes=classes)
-
-    def _forget(self) -> None:
-        # What the running fit needs; threads may share this object.
-        self._here = threading.local()
-
-    def __getstate__(self) -> dict[str, Any]:
-        kept = vars(self).copy()
-        del kept["_here"]
-        return kept
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._forget()
+        return self.stopping.answer(output, classes=self._own.classes)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.stopping!r})"
+
+
+class Network(Adapter):
+    """Of a network, whose rounds are epochs, and whose best weights are copied.
+
+    Parameters
+    ----------
+    holdout, patience, **settings
+        As for `Adapter`.
+    predict, batch_size, link
+        As for the adapters of the libraries.
+    """
+
+    _batch_size: int  # by default
+
+    def __init__(
+        self,
+        holdout: HasLadder,
+        patience: int = 10,
+        *,
+        predict: Any = None,
+        batch_size: int | None = None,
+        link: Link | None = None,
+        **settings: Unpack[Settings],
+    ) -> None:
+        super().__init__(holdout, patience, **settings)
+        self._predict = None if predict is None else self._predicting(predict)
+        if batch_size is not None:
+            self._batch_size = whole("batch_size", batch_size)
+        self._link = None if link is None else function("link", link)
+
+    def _predicting(self, predict: Any) -> Predict:
+        given: Predict = function("predict", predict)
+        return given
+
+    def predictions(self, model: Any) -> NDArray[Any]:
+        """Return a model's predictions on the holdout's rows, as an epoch submits them.
+
+        Parameters
+        ----------
+        model : object
+            Of the library.
+
+        Returns
+        -------
+        ndarray
+            What the metric asks for. Submitted again by hand, it is a repeat.
+
+        Raises
+        ------
+        InvalidArgument, InvalidSubmission
+            The output has another form than the metric asks for.
+        """
+        self._check_classes()
+        return self._answer(self._output(model))
+
+    def _output(self, model: Any) -> Any:
+        raise NotImplementedError
+
+
+def one_output(output: Any, kind: type) -> Any:
+    """Return a network's output; refuse what is no single array or tensor."""
+    if not isinstance(output, kind):
+        raise InvalidSubmission(
+            "predictions",
+            f"from a model with one output, a {kind.__name__}",
+            f"from one that returns a {type(output).__name__}",
+            "Pick the output that counts: predict=lambda model, X: ...",
+        )
+    return output
+
+
+def refuse_stoppers(
+    callbacks: Iterable[object], kinds: Mapping[str, type], **settings: object
+) -> None:
+    r"""Refuse what would choose the model to keep beside the ladder, before any round.
+
+    Parameters
+    ----------
+    callbacks : iterable
+        All callbacks of the training.
+    kinds : mapping
+        Those that are refused, by the names under which users make them.
+    **settings
+        Settings by which a library stops itself, as they are stated; false: not at all.
+
+    Examples
+    --------
+    >>> try:
+    ...     refuse_stoppers([], {}, early_stopping_rounds=4)
+    ... except InvalidArgument as error:
+    ...     print(str(error).partition(":")[0].replace(". ", ".\n"))
+    early stopping must be by the ladder alone, but is by early_stopping_rounds=4 as well.
+    Delete early_stopping_rounds=4
+    """
+    lines = [f"{name}={value!r}" for name, value in settings.items() if value]
+    lines += [
+        f"{name}(...)" for one in callbacks for name, kind in kinds.items() if isinstance(one, kind)
+    ]
+    with Loud():
+        for line in lines:
+            raise InvalidArgument(
+                "early stopping",
+                "by the ladder alone",
+                f"by {line} as well",
+                f"Delete {line}: the ladder ends training, and keeps the model of its best round.",
+            )
 
 
 def refuse_folds(model: object, kind: type, tool: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
+from sklearn.model_selection import (
+    GridSearchCV,
+    ParameterGrid,
+    ParameterSampler,
+    RandomizedSearchCV,
+)
 from sklearn.pipeline import Pipeline
 
 from ladderholdout.arguments import as_given, as_number
@@ -29,7 +35,7 @@ class Candidates:
     parameters: list[Mapping[str, Any]]
     # Of each candidate: its row in the results, its mean score and those of its folds.
     rows: list[int]
-    scores: list[float]
+    scores: Sequence[float | None]
     folds: NDArray[np.float64] | None
     # Of a halving search: the number of the last rung that it reached.
     rungs: NDArray[np.intp]
@@ -37,8 +43,10 @@ class Candidates:
 
     def order(self, finalists: int | str) -> tuple[Sequence[int], int]:
         """Return the candidates, the best first, and how many of them are finalists."""
+        if finalists == "all":
+            return range(len(self.rows)), len(self.rows)
         last = np.flatnonzero(self.rungs == self.rungs.max(initial=0))
-        scores = np.asarray(self.scores)
+        scores = np.asarray(self.scores, dtype=np.float64)
         folds = None if self.folds is None else self.folds[last]
         order, count = ranked(scores[last], folds, finalists)
         best = list(last[order])
@@ -168,15 +176,7 @@ def read_candidates(fitted: Any, stated: Any, mark: Mark | None) -> Candidates:
             _without(mark, fitted, results)
     rungs = np.asarray(results.get("iter", np.zeros(len(means))), dtype=np.intp)
     # Of equal candidates the one on the last rung, and there the first.
-    rows: list[int] = []
-    known: dict[str, list[int]] = {}
-    for row in np.argsort(-rungs, kind="stable").tolist():
-        parameters = results["params"][row]
-        alike = known.setdefault(repr(sorted(describe_parameters(parameters).items())), [])
-        if not any(are_same(parameters, results["params"][earlier]) for earlier in alike):
-            alike.append(row)
-            rows.append(row)
-    rows.sort()
+    rows = _distinct(results["params"], np.argsort(-rungs, kind="stable").tolist())
     folds = np.column_stack([results[name] for name in columns])[rows] if columns else None
     return Candidates(
         results,
@@ -187,6 +187,53 @@ def read_candidates(fitted: Any, stated: Any, mark: Mark | None) -> Candidates:
         rungs[rows],
         getattr(stated, "n_jobs", None),
     )
+
+
+def fixed_candidates(search: Any) -> Candidates:
+    """Return the candidates of a search that are known before it begins, each of them once.
+
+    Raises
+    ------
+    InvalidArgument
+        What it tries depends on scores.
+    """
+    if isinstance(search, GridSearchCV):
+        parameters = list(ParameterGrid(search.param_grid))
+    elif isinstance(search, RandomizedSearchCV):
+        stated = search.param_distributions, search.n_iter
+        parameters = list(ParameterSampler(*stated, random_state=search.random_state))
+    else:
+        raise InvalidArgument(
+            "finalists",
+            '"auto" or a whole number for a search whose candidates depend on its scores',
+            f'"all", for {type(search).__name__}',
+            "Or take GridSearchCV or RandomizedSearchCV, whose candidates are known in advance.",
+        )
+    if not parameters:
+        raise InvalidArgument("search", "one with a candidate at least", "one without")
+    rows = _distinct(parameters, range(len(parameters)))
+    return Candidates(
+        {"params": parameters},
+        [parameters[row] for row in rows],
+        rows,
+        [None] * len(rows),
+        None,
+        np.zeros(len(rows), dtype=np.intp),
+        search.n_jobs,
+    )
+
+
+def _distinct(parameters: Sequence[Mapping[str, Any]], order: Iterable[int]) -> list[int]:
+    """Return the places of distinct parameters; of equal ones the first in this order."""
+    places: list[int] = []
+    known: dict[str, list[int]] = {}
+    for place in order:
+        described = repr(sorted(describe_parameters(parameters[place]).items()))
+        alike = known.setdefault(described, [])
+        if not any(are_same(parameters[place], parameters[earlier]) for earlier in alike):
+            alike.append(place)
+            places.append(place)
+    return sorted(places)
 
 
 def _without(mark: Mark, fitted: Any, results: dict[str, Any]) -> None:

@@ -10,31 +10,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from inspect import signature
 from itertools import islice
-from typing import Any, NoReturn, Unpack
+from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from ladderholdout.arguments import as_given, whole
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.extras import needed
-from ladderholdout.guard.open_ladder import HasLadder
 from ladderholdout.identity.copies import take
 from ladderholdout.integrations import adapter
-from ladderholdout.integrations.stopping import LadderStopping, Rule
 
 with needed("Early stopping of CatBoost"):
     from catboost import CatBoost, CatBoostClassifier, Pool
 
 
-def ladder_stopping(
-    holdout: HasLadder,
-    patience: int = 10,
-    *,
-    classes: ArrayLike | None = None,
-    **rule: Unpack[Rule],
-) -> Stages:
-    """Return what fits a CatBoost model and cuts it after the best round by the ladder.
+class Stages(adapter.Adapter):
+    """Fit a CatBoost model and cut it after its best round; also called `ladder_stopping`.
 
     Parameters
     ----------
@@ -44,11 +35,6 @@ def ladder_stopping(
     classes : array-like, optional
         The holdout's classes in the order of the model's. By default those of the model itself;
         they have to be stated where it learns others, such as numbers for texts.
-
-    Returns
-    -------
-    Stages
-        Its `stopping` is the `LadderStopping`.
 
     Examples
     --------
@@ -63,28 +49,12 @@ def ladder_stopping(
     >>> holdout.submit(model).is_incumbent  # the model kept is the incumbent
     True
     """
-    return Stages(LadderStopping(holdout, patience, **rule), classes)
-
-
-class Stages(adapter.Adapter):
-    """Fits, runs the stages through the ladder, cuts; made by `ladder_stopping`.
-
-    Examples
-    --------
-    >>> from catboost import CatBoostClassifier
-    >>> stages = ladder_stopping(holdout, patience=3)
-    >>> model = CatBoostClassifier(
-    ...     iterations=20, thread_count=1, verbose=False, allow_writing_files=False
-    ... )
-    >>> stages.fit(model, X, y).tree_count_ <= 20
-    True
-    """
 
     def fit(self, model: CatBoost, *args: Any, **kwargs: Any) -> CatBoost:
         """Train all iterations of a model, then keep the best round by the ladder.
 
-        Where CatBoost itself stops earlier, or keeps its own best iteration (which it does
-        where it is given an ``eval_set``), the ladder sees the rounds that are left.
+        Its overfitting detector is refused. Given an ``eval_set`` it keeps its own best iteration
+        unless ``use_best_model=False``: the ladder then sees the rounds that are left.
 
         Parameters
         ----------
@@ -99,26 +69,33 @@ class Stages(adapter.Adapter):
         catboost.CatBoost
             The same model, fitted and cut.
         """
-        _refuse_uncut(model.get_params())
-        given = signature(model.fit).bind(*args, **kwargs).arguments
+        given, settings = signature(model.fit).bind(*args, **kwargs).arguments, model.get_params()
+        _refuse_uncut(settings)
+        stoppers = {name: given.get(name) or settings.get(name) for name in _STOPPERS}
+        adapter.refuse_stoppers([], {}, **stoppers)
         before = _trees_of(given.get("init_model"))
-        _refuse_baseline(given)
-        self._refuse(model, given)
-        return self.cut(model.fit(*args, **kwargs), before=before)
-
-    def _refuse(self, model: CatBoost, given: Mapping[str, Any]) -> None:
-        """Refuse rows and classes before they are trained on, as far as they are known then."""
         X, y = given.get("X"), given.get("y")
+        pooled = isinstance(X, Pool) and X.get_baseline().size > 0
+        if pooled or given.get("baseline") is not None:
+            raise InvalidArgument(
+                "baseline",
+                "left out where a ladder stops training",
+                "given",
+                "CatBoost keeps none in its model, and the holdout's rows have none. Fit the "
+                "model by itself, and submit what it predicts with their baseline: "
+                "LadderStopping.update.",
+            )
+        # Rows and classes, as far as they are known before they are trained on.
         if X is not None and not isinstance(X, Pool | str):
             rows = self.stopping.start(library="catboost").X
             adapter.refuse_columns(rows, adapter.columns_of(X), adapter.width_of(X), any_order=True)
-        settings = model.get_params()
         coded = {"class_names", "classes_count", "target_border"} & settings.keys()
         shares = settings.get("loss_function") == "CrossEntropy"
         if y is not None and isinstance(model, CatBoostClassifier) and not coded and not shares:
             labels = np.asarray(y)
             text = labels.dtype.kind == "O"
             self._check_classes(np.unique(labels.astype(str) if text else labels))
+        return self.cut(model.fit(*args, **kwargs), before=before)
 
     def cut(self, model: CatBoost, *, before: int = 0) -> CatBoost:
         """Run the stages of a fitted model through the ladder and cut it after the best.
@@ -150,13 +127,12 @@ class Stages(adapter.Adapter):
         before = whole("before", before, least=0)
         classifies = self.stopping.metric.is_classification
         known = model.classes_ if classifies and len(model.classes_) else None
-        self._check_classes(known)
-        self.stopping.start(library="catboost", estimator=type(model).__name__)
+        self._start(known, library="catboost", estimator=type(model).__name__)
         with adapter.understood("CatBoost"):
             model.predict(take(self.stopping.X, np.arange(1)))
         outputs = islice(_outputs(model, self.stopping.X, classifies), before, None)
         for _ in range(before, model.tree_count_):
-            if self._submit_later(lambda count: islice(outputs, count)):
+            if self._round(lambda: next(outputs), model):
                 break
         if before + self.stopping.best_round < model.tree_count_:
             model.shrink(before + self.stopping.best_round)
@@ -178,30 +154,28 @@ class Stages(adapter.Adapter):
         )
 
 
+ladder_stopping = Stages
+
+_STOPPERS = ("early_stopping_rounds", "od_type", "od_wait", "od_pval")
+
+
 def _outputs(model: CatBoost, X: Any, classifies: bool) -> Iterator[Any]:
     """Yield what the model cut after each round puts out, bit for bit."""
-    kind = _kind(model, classifies)
+    loss = _loss(model)
+    kind = "Exponent" if loss.startswith(("Poisson", "Tweedie")) else "RawFormulaVal"
+    kind = "Probability" if classifies else kind
     scale, bias = model.get_scale_and_bias()
     if not np.any(bias):
         yield from model.staged_predict(X, prediction_type=kind)
-    elif kind == "RawFormulaVal" or (kind == "Probability" and np.ndim(bias) == 0):
+    elif kind == "RawFormulaVal":
         # The stages add the trees to the bias, `predict` the bias to the trees.
         bare = model.copy()
         bare.set_scale_and_bias(1.0, np.zeros_like(np.atleast_1d(bias)).tolist())
-        for trees in bare.staged_predict(X, prediction_type="RawFormulaVal"):
-            margin = trees * scale + bias
-            yield adapter.logistic(margin) if kind == "Probability" else margin
+        for trees in bare.staged_predict(X, prediction_type=kind):
+            yield trees * scale + bias
     else:
         for end in range(1, model.tree_count_ + 1):
             yield model.predict(X, prediction_type=kind, ntree_end=end)
-
-
-def _kind(model: CatBoost, classifies: bool) -> str:
-    """Return CatBoost's name for what its estimator predicts."""
-    if classifies:
-        return "Probability"
-    loss = _loss(model)
-    return "Exponent" if loss.startswith(("Poisson", "Tweedie")) else "RawFormulaVal"
 
 
 def _loss(model: CatBoost) -> str:
@@ -215,19 +189,6 @@ def _trees_of(model: Any) -> int:
     if not isinstance(model, CatBoost):
         model = CatBoost().load_model(str(model))
     return int(model.tree_count_)
-
-
-def _refuse_baseline(given: Mapping[str, Any]) -> None:
-    X = given.get("X")
-    pooled = isinstance(X, Pool) and X.get_baseline().size > 0
-    if pooled or given.get("baseline") is not None:
-        raise InvalidArgument(
-            "baseline",
-            "left out where a ladder stops training",
-            "given",
-            "CatBoost keeps none in its model, and the holdout's rows have none. Fit the model by "
-            "itself, and submit what it predicts with their baseline: LadderStopping.update.",
-        )
 
 
 def _refuse_uncut(params: Mapping[str, Any]) -> None:

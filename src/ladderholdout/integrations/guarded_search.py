@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Self, cast
 
 import numpy as np
@@ -26,36 +24,29 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
-from ladderholdout import thirdparty
 from ladderholdout.arguments import whole_or_auto
 from ladderholdout.errors import InvalidArgument, LadderHoldoutError, printable
 from ladderholdout.guard import commands
 from ladderholdout.guard.batches import Batch, Finalist, held_by, winner_of
 from ladderholdout.guard.certificate import ScoreCertificate, together
 from ladderholdout.guard.context import describe_estimator, describe_parameters
-from ladderholdout.guard.open_ladder import OpenLadder, ladder_of
+from ladderholdout.guard.open_ladder import OpenLadder, Origin, ladder_of
 from ladderholdout.guard.recognition import look_for_groups
 from ladderholdout.guard.views import Release, incumbent_named
 from ladderholdout.identity.copies import copy_of
 from ladderholdout.integrations.all_rows import fitted_on_all, given_to
-from ladderholdout.integrations.candidates import Candidates, read_candidates, search_at, unfitted
+from ladderholdout.integrations.candidates import (
+    Candidates,
+    fixed_candidates,
+    read_candidates,
+    search_at,
+    unfitted,
+)
 from ladderholdout.integrations.ranges import Folds, predicted_on_folds, proposed_range
 from ladderholdout.integrations.refit import IS_INCUMBENT
 from ladderholdout.integrations.rounds import mark_consulted
 from ladderholdout.integrations.sklearn import score
 from ladderholdout.integrations.training_rows import check_fit, look_for_overlap
-
-try:
-    from sklearn.callback import CallbackSupportMixin, with_callbacks
-except ImportError:  # before scikit-learn 1.9
-
-    class CallbackSupportMixin:  # type: ignore[no-redef]
-        """Nothing: no callbacks can be set."""
-
-    def with_callbacks(method: Any) -> Any:
-        """Return the method as it is."""
-        return method
-
 
 FINALIST, RELEASED, IMPROVED, SUBMISSION = "finalist", "released_score", "improved", "submission"
 
@@ -77,14 +68,15 @@ def _of_the_winner(name: str, says: str) -> Any:
     return available_if(check)(method)
 
 
-class GuardedSearch(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
+class GuardedSearch(MetaEstimatorMixin, BaseEstimator):
     """A search that goes by the training rows alone and shows only its finalists to a holdout.
 
     `LadderHoldout.guard` makes it. `fit` runs the search as it is, without its refit; takes the
     candidates with the best inner scores, drops those whose predictions equal a better one's,
     fits each on all training rows, and submits them to the holdout as one batch. The incumbent is
     the winner, and this object predicts like it. Of several metrics, the one that the search's
-    `refit` names decides, if the holdout has it; else the one named first.
+    `refit` names decides, if the holdout has it; else the one named first. With "all" there is no
+    search on the training rows: every candidate is a finalist.
 
     Parameters
     ----------
@@ -92,9 +84,11 @@ class GuardedSearch(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         An unfitted search with ``cv_results_`` once it is fitted (those of scikit-learn,
         BayesSearchCV, ...), an OptunaSearchCV, or a pipeline that ends in one.
     holdout : LadderHoldout
-    finalists : int or "auto", default="auto"
+    finalists : int, "auto" or "all", default="auto"
         How many candidates query the holdout. "auto": all whose mean inner score is within two
-        pooled standard errors of the best, at most three.
+        pooled standard errors of the best, at most three. "all": every candidate of a GridSearchCV
+        or a RandomizedSearchCV, without inner folds; their models are held until the holdout has
+        answered.
     verbose : int, default=0
         Above 0: a progress bar while the finalists are fitted.
 
@@ -111,21 +105,22 @@ class GuardedSearch(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
     is_incumbent_ : bool
         Whether the winner is the incumbent. If not, a warning names what is.
     finalists_ : tuple of Finalist
-        In the order in which they queried the holdout: the best inner score first.
+        In the order in which they queried the holdout: the best inner score first; with "all" in
+        the order of the search.
     certificate_ : ScoreCertificate
         An interval for the winner's true score.
     proposed_loss_range_ : ProposedRange or None
         For a metric of errors (MAE, MSE, RMSE, R2, ...) with no stated range, or with one that
         allows more than eight root mean squared errors of the best candidate on the folds of the
         search: ranges of four such errors, and as text the call that opens a ladder with them. It
-        takes one cross-validation, before the holdout is asked. None where nothing would be
-        gained, or the best candidate cannot be measured on folds, which a warning names.
+        takes one cross-validation, before the holdout is asked. None if nothing would be gained,
+        with "all", or if the best candidate cannot be measured on folds, which a warning names.
     cv_results_ : dict
-        As the search has it, and ``finalist`` (place among the finalists, 0 for none),
-        ``submission`` (0 for none), ``released_score`` (the released score after it, nan for
-        none), ``improved`` and ``is_incumbent``.
+        As the search has it (with "all": ``params``), and ``finalist`` (place among the finalists,
+        0 for none), ``submission`` (0 for none), ``released_score`` (the released score after it,
+        nan for none), ``improved`` and ``is_incumbent``.
     search_ : estimator
-        The inner search, fitted.
+        The inner search, fitted; not there with "all".
     is_fitted_on_all_ : bool
         Whether `refit_all` fitted the winner anew, on the holdout's rows too.
     n_features_in_, feature_names_in_, classes_
@@ -156,7 +151,6 @@ class GuardedSearch(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
 
     # -- fitting ----------------------------------------------------------------------
 
-    @with_callbacks  # type: ignore[untyped-decorator]
     def fit(self, X: Any, y: Any = None, **params: Any) -> Self:
         """Search on these rows, and confirm the finalists on the holdout.
 
@@ -186,7 +180,7 @@ class GuardedSearch(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
             is fitted.
         """
         ladder = ladder_of(self.holdout, several=True)
-        count = whole_or_auto("finalists", self.finalists)
+        count = whole_or_auto("finalists", self.finalists, "all")
         search, path, marked = unfitted(self.search)
         commands.check_open(ladder)
         look_for_overlap(ladder, X, {**search.get_params(deep=True), **params})
@@ -197,41 +191,29 @@ class GuardedSearch(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         given = params
         if get_config()["enable_metadata_routing"]:
             given = process_routing(self, "fit", **params).search.fit
-        tasks = _Tasks.of(self, thirdparty.fit_tasks(self, 2), X, y)
-        with tasks.inner("search", search):
+        if count == "all":
+            candidates = fixed_candidates(search_at(search, path))
+        else:
             self.search_ = search.fit(X, y, **given)
-        candidates = read_candidates(search_at(search, path), search_at(self.search, path), marked)
-        confirming = tasks.part("finalists")
+            inner, stated = search_at(search, path), search_at(self.search, path)
+            candidates = read_candidates(inner, stated, marked)
         order = candidates.order(count)
-        # Before the holdout is asked, so that no label of it plays a part.
-        self.proposed_loss_range_ = proposed_range(
-            ladder, y, partial(self._on_folds, candidates, order[0][0], path, X, y, params)
-        )
-        chosen = self._fitted(ladder, candidates, order, path, X, y, params, confirming)
-        decides = getattr(search_at(self.search, path), "refit", None)
-        decides = decides if isinstance(decides, str) and decides in ladder.by_metric else None
-        self._decides = decides
-        self._confirm(ladder, candidates, chosen, decides)
-        self._given = given_to(X, y, _kept(self.best_estimator_, params, path))
-        confirming.end()
-        tasks.end()
-        return self
 
-    def _on_folds(
-        self,
-        candidates: Candidates,
-        best: int,
-        path: tuple[str, ...],
-        X: Any,
-        y: Any,
-        params: Mapping[str, Any],
-    ) -> Folds:
-        """Return targets and predictions of a candidate on the folds of the search."""
-        model = _model(self.search, path, candidates.parameters[best])
-        kept, n_jobs = _kept(model, params, path), candidates.n_jobs
-        groups = params.get("__".join((*path, "groups")))
-        cv = search_at(self.search, path).cv
-        return predicted_on_folds(model, X, y, cv, groups, kept, n_jobs)
+        def on_folds() -> Folds:
+            best = _model(self.search, path, candidates.parameters[order[0][0]])
+            kept, groups = _kept(best, params, path), params.get("__".join((*path, "groups")))
+            cv = search_at(self.search, path).cv
+            return predicted_on_folds(best, X, y, cv, groups, kept, candidates.n_jobs)
+
+        # Before the holdout is asked, so that no label of it plays a part.
+        proposed = None if count == "all" else proposed_range(ladder, y, on_folds)
+        self.proposed_loss_range_ = proposed
+        chosen = self._fitted(ladder, candidates, order, path, X, y, params)
+        refit = getattr(search_at(self.search, path), "refit", None)
+        self._decides = refit if isinstance(refit, str) and refit in ladder.by_metric else None
+        self._confirm(ladder, candidates, chosen)
+        self._given = given_to(X, y, _kept(self.best_estimator_, params, path))
+        return self
 
     def _fitted(
         self,
@@ -242,11 +224,10 @@ class GuardedSearch(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         X: Any,
         y: Any,
         params: Mapping[str, Any],
-        tasks: _Tasks,
     ) -> list[_Fitted]:
         """Fit candidates in their order until so many of them predict distinctly."""
         waiting, count = list(order[0]), order[1]
-        # "auto" means these and no others; a number is filled up with the next ones.
+        # A text means these and no others; a number is filled up with the next ones.
         most = count if isinstance(self.finalists, str) else len(waiting)
         waiting = waiting[:most]
         chosen: list[_Fitted] = []
@@ -263,11 +244,9 @@ class GuardedSearch(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
                 for index in taken:
                     model = _model(self.search, path, candidates.parameters[index])
                     fits.append(delayed(_fit)(model, X, y, _kept(model, params, path)))
-                parts = [tasks.part("finalist", leaf=True) for _ in taken]
                 fitted = Parallel(n_jobs=candidates.n_jobs, return_as=returned)(fits)
-                for index, part, (model, error) in zip(taken, parts, fitted, strict=True):
+                for index, (model, error) in zip(taken, fitted, strict=True):
                     bar.advance(task)
-                    part.end()
                     error = error or _take(ladder, index, model, chosen)
                     if error is not None:
                         fault = fault or error
@@ -278,16 +257,10 @@ class GuardedSearch(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
             assert fault is not None
             if isinstance(fault, LadderHoldoutError) and not isinstance(fault, InvalidArgument):
                 raise fault  # the guard's own, whatever the models are
-            raise _all_failed(fault) from fault
+            raise _all_failed(fault, searched=self.finalists != "all") from fault
         return chosen
 
-    def _confirm(
-        self,
-        ladder: OpenLadder,
-        candidates: Candidates,
-        chosen: list[_Fitted],
-        decides: str | None,
-    ) -> None:
+    def _confirm(self, ladder: OpenLadder, candidates: Candidates, chosen: list[_Fitted]) -> None:
         """Query the holdout with the finalists, and take the winner, by the search's own metric."""
         rows, scores = candidates.rows, candidates.scores
         with Batch(ladder) as batch:
@@ -296,11 +269,11 @@ class GuardedSearch(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
                     "search": type(self.search).__name__,
                     "candidate": rows[fitted.index],
                 }
-                batch.add(fitted.predictions, described)
+                batch.add(fitted.predictions, Origin(context=described))
         deciding, judged = ladder, batch.releases
-        if decides is not None:
-            judged = tuple(release[decides] for release in batch.releases)
-            deciding = ladder.by_metric[decides]
+        if self._decides is not None:
+            judged = tuple(release[self._decides] for release in batch.releases)
+            deciding = ladder.by_metric[self._decides]
         incumbent, held = held_by(deciding, judged)
         self.finalists_ = tuple(
             Finalist(rows[fitted.index], scores[fitted.index], release, is_incumbent)
@@ -488,47 +461,6 @@ class GuardedSearch(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
 
 
 @dataclass(frozen=True, slots=True)
-class _Tasks:
-    """A task of a fit, as callbacks of scikit-learn hear of it; without a context nobody does."""
-
-    owner: Any
-    context: Any
-    X: Any
-    y: Any
-
-    @classmethod
-    def of(cls, owner: Any, context: Any, X: Any, y: Any) -> Self:
-        """Return a task that begins now."""
-        if context is not None:
-            context.call_on_fit_task_begin(estimator=owner, X=X, y=y)
-        return cls(owner, context, X, y)
-
-    def part(self, name: str, *, leaf: bool = False) -> _Tasks:
-        """Begin a part of it."""
-        context = None
-        if self.context is not None:
-            context = self.context.subcontext(task_name=name, max_subtasks=0 if leaf else None)
-        return _Tasks.of(self.owner, context, self.X, self.y)
-
-    @contextmanager
-    def inner(self, name: str, estimator: Any) -> Iterator[None]:
-        """Let the fit of an estimator in this block be a part of it."""
-        if self.context is None:
-            yield
-            return
-        context = self.context.subcontext(task_name=name)
-        with context.propagate_callback_context(estimator):
-            part = _Tasks.of(self.owner, context, self.X, self.y)
-            yield
-        part.end()
-
-    def end(self) -> None:
-        """Report that it is done."""
-        if self.context is not None:
-            self.context.call_on_fit_task_end(estimator=self.owner, X=self.X, y=self.y)
-
-
-@dataclass(frozen=True, slots=True)
 class _Fitted:
     """A candidate that was fitted on all training rows, and what it predicts on the holdout's."""
 
@@ -583,7 +515,7 @@ def _warn_of(parameters: Mapping[str, Any], error: Exception) -> None:
     )
 
 
-def _all_failed(fault: Exception) -> InvalidArgument:
+def _all_failed(fault: Exception, *, searched: bool) -> InvalidArgument:
     """Return the error for finalists of which none can be submitted, after the whole search."""
     reason = str(fault)
     if not isinstance(fault, LadderHoldoutError):
@@ -592,9 +524,10 @@ def _all_failed(fault: Exception) -> InvalidArgument:
         "search",
         "one of whose finalists at least one can be fitted and predicts the holdout's rows",
         f"one of which none can. The first: {reason.rstrip('.')}",
-        "Nothing was submitted. The search itself is kept, fitted, as search_ of this object, with "
-        "its cv_results_: refit what you need of it, and show it by holdout.submit(model) or "
-        "holdout.submit(predictions).",
+        "Nothing was submitted."
+        + " The search itself is kept, fitted, as search_ of this object, with its cv_results_: "
+        "refit what you need of it, and show it by holdout.submit(model) or "
+        "holdout.submit(predictions)." * searched,
     )
 
 

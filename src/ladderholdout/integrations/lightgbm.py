@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Any, Unpack
+from functools import partial
+from typing import Any, TypeAlias, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
 
 from ladderholdout import thirdparty
 from ladderholdout.errors import InvalidArgument
@@ -15,22 +16,18 @@ from ladderholdout.extras import needed
 from ladderholdout.guard.open_ladder import HasLadder
 from ladderholdout.integrations import adapter
 from ladderholdout.integrations.rounds import Loud
-from ladderholdout.integrations.stopping import LadderStopping, Rule
+from ladderholdout.integrations.stopping import LadderStopping
 
 with needed("Early stopping of LightGBM"):
-    from lightgbm import Booster, LGBMClassifier
+    from lightgbm import Booster, LGBMClassifier, early_stopping
     from lightgbm.callback import CallbackEnv, EarlyStopException
 
 
-def ladder_stopping(
-    holdout: HasLadder,
-    patience: int = 10,
-    *,
-    classes: ArrayLike | None = None,
-    init_score: ArrayLike | None = None,
-    **rule: Unpack[Rule],
-) -> Callback:
-    """Return a callback that stops LightGBM by the ladder and keeps its best round.
+Floats: TypeAlias = NDArray[np.float64]
+
+
+class LadderStoppingCallback(adapter.Adapter):
+    """Stop LightGBM by the ladder and keep its best round; also called `ladder_stopping`.
 
     Give it as ``callbacks=[...]`` to ``lightgbm.train`` or to an estimator's ``fit``; the
     holdout goes nowhere near ``valid_sets``. After training ``best_iteration`` is the best
@@ -49,11 +46,6 @@ def ladder_stopping(
         The holdout's classes in the order of the model's columns. An estimator knows its own;
         ``lightgbm.train`` learns the numbers 0 to k - 1, so that others have to be stated.
 
-    Returns
-    -------
-    Callback
-        Its `stopping` is the `LadderStopping`.
-
     Examples
     --------
     >>> import lightgbm as lgb
@@ -65,20 +57,16 @@ def ladder_stopping(
     >>> holdout.submit(model).is_incumbent  # the model kept is the incumbent
     True
     """
-    stopping = LadderStopping(holdout, patience, **rule)
-    return Callback(stopping, classes, init_score)
-
-
-class Callback(adapter.Adapter):
-    """What LightGBM calls after each iteration; made by `ladder_stopping`."""
 
     def __init__(
         self,
-        stopping: LadderStopping,
-        classes: ArrayLike | None,
-        init_score: ArrayLike | None,
+        holdout: HasLadder,
+        patience: int = 10,
+        *,
+        init_score: ArrayLike | None = None,
+        **settings: Unpack[adapter.Settings],
     ) -> None:
-        super().__init__(stopping, classes)
+        super().__init__(holdout, patience, **settings)
         # After those that record and print. LightGBM reads it from the object itself.
         self.order, self.before_iteration = 40, False
         self._init_score = None if init_score is None else np.asarray(init_score, np.float64)
@@ -88,131 +76,110 @@ class Callback(adapter.Adapter):
         with Loud():
             if env.iteration == env.begin_iteration:
                 self._begin(env)
-            training: _Training = self._here.training
-            training.results.append(env.evaluation_result_list or [])
-            if training.dart:
-                stop = self._submit(training.output(env.iteration))
-                training.best.snapshot(env.model)
-        if not training.dart:
-            stop = self._submit_later(training.outputs)
-        if stop or training.ended or env.iteration == env.end_iteration - 1:
-            self._end(env, training)
+            own = self._own
+            own.results.append(env.evaluation_result_list or [])
+        stop = self._round(partial(own.training.output, env.iteration), env.model)
+        if stop or env.iteration == env.end_iteration - 1:
+            if own.training.dart:
+                own.best.restore(env.model)
+            rounds, own.training = self.stopping.best_round, None
+            raise EarlyStopException(env.begin_iteration + rounds - 1, own.results[rounds - 1])
 
     def _begin(self, env: CallbackEnv) -> None:
         adapter.refuse_folds(env.model, Booster, "lightgbm")
-        if self._init_score is None and env.begin_iteration == 0:
-            _refuse_init_score(env.model)
-        self._check_classes(thirdparty.classes_of_model())
-        self.stopping.start(library="lightgbm")
-        # The estimators answer a metric of ranks with their margins.
-        ranks = self.stopping.metric.response == "scores"
-        margins = hasattr(LGBMClassifier, "decision_function") and thirdparty.called_from(
-            thirdparty.MODEL_OF.module
+        adapter.refuse_stoppers(
+            thirdparty.local_of(thirdparty.MODEL_CALLBACKS, "callbacks_after_iter") or (),
+            {"early_stopping": type(early_stopping(1))},
+            early_stopping_round=env.params.get("early_stopping_round"),
         )
-        self._here.training = _Training(
-            self.stopping, env.model, env.begin_iteration, ranks and margins, self._init_score
-        )
-        self._here.training.hold(
-            self, thirdparty.local_of(thirdparty.MODEL_CALLBACKS, "callbacks_after_iter")
-        )
+        asked = env.begin_iteration == 0 and env.model.train_set.get_init_score() is not None
+        if self._init_score is None and asked:
+            raise InvalidArgument(
+                "init_score",
+                "given for the holdout's rows where the training rows have one",
+                "missing",
+                "LightGBM keeps none in its model: ladder_stopping(holdout, init_score=...).",
+            )
+        labels = thirdparty.local_of(thirdparty.CLASSIFIER, "y")
+        known = None if labels is None else np.unique(np.asarray(labels))
+        self._start(known, library="lightgbm")
+        # The classifiers answer a metric of ranks with their margins.
+        margins = labels is not None and hasattr(LGBMClassifier, "decision_function")
+        raw = margins and self.stopping.metric.response == "scores"
+        training = _Training(self.stopping, env, raw, self._init_score)
+        self._own.training, self._own.results = training, []
+        if training.dart:  # later rounds change the trees of the best
+            copy, put = Booster.model_to_string, Booster.model_from_string
+            self._own.best = adapter.BestRound(self.stopping, copy, put)
 
-    def _end(self, env: CallbackEnv, training: _Training) -> None:
-        del self._here.training
-        training.best.restore(env.model)
-        rounds = self.stopping.best_round
-        raise EarlyStopException(env.begin_iteration + rounds - 1, training.results[rounds - 1])
+
+ladder_stopping = LadderStoppingCallback
 
 
 class _Training:
     """A model in training on the holdout's rows: its margin so far, and what that means."""
 
     def __init__(
-        self,
-        stopping: LadderStopping,
-        booster: Booster,
-        begin: int,
-        raw: bool,
-        init_score: NDArray[np.float64] | None,
+        self, stopping: LadderStopping, env: CallbackEnv, raw: bool, init_score: Floats | None
     ) -> None:
-        text = booster.model_to_string(num_iteration=1)
-        self._booster, self._begin, self._raw, self._init = booster, begin, raw, init_score
-        # The iteration after the last one that `outputs` has yielded, or is about to.
-        self._next = begin
+        self._booster, self._begin = env.model, env.begin_iteration
+        self._raw, self._init = raw, init_score
+        text = self._booster.model_to_string(num_iteration=1)
         self._X = np.asarray(stopping.X) if isinstance(stopping.X, list) else stopping.X
         self._objective = _found(r"^objective=(.*)$", text)
         adapter.refuse_ranking(self._objective)
         if not self._objective:  # one of the user's own
             adapter.refuse_margins(stopping.metric, "LightGBM", "binary")
-        _refuse_columns(booster, self._X)
+        _refuse_columns(self._booster, self._X)
         # LightGBM counts its threads for the whole process: with more of them than the
         # training has, the next iteration of linear trees would crash.
         self._threads = int(_found(r"^\[num_threads: (\d+)\]$", text) or 0)
         self.dart = _found(r"^\[boosting: (.*)\]$", text) == "dart"
         # The leaves of linear trees have no value of their own.
         self._linear = bool(_found(r"^\[linear_tree: (1)\]$", text))
-        self._leaves: dict[int, NDArray[np.intp]] = {}
         self._averages = bool(_found(r"^(average_output)$", text))
-        self._margin: NDArray[np.float64] | None = None
+        self._leaves: dict[int, NDArray[np.intp]] = {}
+        self._margin: Floats | None = None
+        # Whether what it makes of margins is known here, to the last bit.
         self._exact = True
-        # Later rounds of DART change the trees of the best; of other models LightGBM predicts by
-        # `best_iteration`.
-        self.best = adapter.BestRound(stopping, self._text_of, self._read)
-        self.results: list[Any] = []
-        # Whether another callback has ended training.
-        self.ended = False
         with adapter.understood("LightGBM"):
-            self._predict(begin, 1)
-
-    def hold(self, ladder: Callback, callbacks: list[Any] | None) -> None:
-        """Let no other callback choose the round of the model, as `early_stopping` would.
-
-        It ends training by an exception that carries its own best round, and no callback is
-        called after that. So it is noted here, and the ladder's callback ends training.
-        """
-        for place, callback in enumerate(callbacks or ()):
-            if callback is not ladder and callbacks is not None:
-                callbacks[place] = _Held(self, callback)
-
-    def outputs(self, count: int) -> Iterator[NDArray[Any]]:
-        """Yield what the model puts out after each of the next iterations."""
-        first, self._next = self._next, self._next + count
-        for iteration in range(first, self._next):
-            yield self.output(iteration)
+            self._predict(self._begin, 1)
 
     def output(self, iteration: int) -> NDArray[Any]:
         """Return what the model puts out after this iteration, bit for bit."""
+        if self._booster.best_iteration > 0:  # LightGBM has cut the model of the rounds that waited
+            raise InvalidArgument(
+                "callbacks",
+                "without one that ends training beside the ladder",
+                "with another that raised EarlyStopException, and chose the model",
+                "Delete it, fit again, and let the ladder end training.",
+            )
         if not self._exact:
             return self._predict(0, iteration + 1, raw=False)
-        self._margin = self._margin_after(iteration)
-        converted = self._converted(self._margin, iteration + 1)
-        if iteration == self._begin and not self._raw and self._init is None:
+        if self.dart or self._margin is None:
+            self._margin = self._predict(0, iteration + 1)
+        elif iteration < self._booster.current_iteration():  # else nothing was left to split
+            self._margin = self._margin + self._added(iteration)
+        margin = self._margin / (iteration + 1) if self._averages else self._margin
+        if self._init is not None:
+            margin = margin + self._init
+        if self._raw:
+            return margin
+        converted = _convert(self._objective, margin)
+        if iteration == self._begin and self._init is None:
             whole = self._predict(0, iteration + 1, raw=False)
             self._exact = np.array_equal(converted, whole)
             return whole
         return converted
 
-    def _text_of(self, booster: Booster) -> str | None:
-        return booster.model_to_string(num_iteration=-1) if self.dart else None
-
-    def _read(self, booster: Booster, text: str | None) -> None:
-        if text is not None:
-            booster.model_from_string(text)
-
-    def _margin_after(self, iteration: int) -> NDArray[np.float64]:
-        if self.dart or self._margin is None:
-            return self._predict(0, iteration + 1)
-        if iteration >= self._booster.current_iteration():
-            return self._margin  # nothing was left to split
-        return self._margin + self._added(iteration)
-
-    def _added(self, iteration: int) -> NDArray[np.float64]:
+    def _added(self, iteration: int) -> Floats:
         """Return what the trees of one iteration add."""
-        if self._linear or self.dart:
+        if self._linear:
             return self._predict(iteration, 1)
         width = self._booster.num_model_per_iteration()
         if iteration not in self._leaves:
             # To bring the rows to LightGBM takes several times as long as one of its trees.
-            rounds = min(self._next, self._booster.current_iteration()) - iteration
+            rounds = self._booster.current_iteration() - iteration
             leaves = self._predict(iteration, rounds, raw=False, pred_leaf=True)
             leaves = leaves.reshape(-1, rounds, width).astype(np.intp)
             self._leaves = {iteration + after: leaves[:, after] for after in range(rounds)}
@@ -226,13 +193,6 @@ class _Training:
             np.take(values, column, out=added[:, tree])
         return added[:, 0] if width == 1 else added
 
-    def _converted(self, margin: NDArray[np.float64], rounds: int) -> NDArray[np.float64]:
-        if self._averages:
-            margin = margin / rounds
-        if self._init is not None:
-            margin = margin + self._init
-        return margin if self._raw else _convert(self._objective, margin)
-
     def _predict(self, start: int, rounds: int, raw: bool = True, **kind: bool) -> NDArray[Any]:
         output = self._booster.predict(
             self._X,
@@ -245,32 +205,28 @@ class _Training:
         return np.asarray(output)
 
 
-class _Held:
-    """Another callback of the same training, which may end it and no more."""
-
-    def __init__(self, training: _Training, callback: Any) -> None:
-        self._training, self._callback = training, callback
-
-    def __call__(self, env: CallbackEnv) -> None:
-        try:
-            self._callback(env)
-        except EarlyStopException:
-            self._training.ended = True
-
-
-def _convert(objective: str, margin: NDArray[np.float64]) -> NDArray[np.float64]:
+def _convert(objective: str, margin: Floats) -> Floats:
     """Return what LightGBM makes of margins; `objective` as in its model text."""
     name, *settings = objective.split() or [""]
+    converted = margin
     if name in ("binary", "multiclassova", "cross_entropy"):
-        slope = _found(r"sigmoid:(\S+)", objective) or "1"
-        return adapter.logistic(float(slope) * margin)
-    if name == "multiclass":
-        return adapter.softmax(margin)
-    if name in ("poisson", "gamma", "tweedie"):
-        return adapter.exponential(margin)
-    if "sqrt" in settings:
-        return np.sign(margin) * margin * margin
-    return margin
+        converted = expit(float(_found(r"sigmoid:(\S+)", objective) or "1") * margin)
+    elif name == "multiclass":
+        powers = _exponential(margin - margin.max(axis=1, keepdims=True))
+        # Added column by column, as a loop over the classes does.
+        converted = powers / np.cumsum(powers, axis=1)[:, -1:]
+    elif name in ("poisson", "gamma", "tweedie"):
+        converted = _exponential(margin)
+    elif "sqrt" in settings:
+        converted = np.sign(margin) * margin * margin
+    return converted
+
+
+def _exponential(margins: Floats) -> Floats:
+    """Return exp of each margin as the C library has it."""
+    # The complex one calls it; on the real axis it is the real one.
+    powers: Floats = np.exp(margins.astype(np.complex128)).real
+    return powers
 
 
 def _found(pattern: str, text: str) -> str:
@@ -293,13 +249,3 @@ def _refuse_columns(booster: Booster, X: Any) -> None:
     if columns is not None:
         columns = [name.replace(" ", "_") for name in columns]  # as LightGBM writes names
     adapter.refuse_columns(X, None if unnamed else names, len(names), known=columns)
-
-
-def _refuse_init_score(booster: Booster) -> None:
-    if booster.train_set.get_init_score() is not None:
-        raise InvalidArgument(
-            "init_score",
-            "given for the holdout's rows where the training rows have one",
-            "missing",
-            "LightGBM keeps none in its model: ladder_stopping(holdout, init_score=...).",
-        )

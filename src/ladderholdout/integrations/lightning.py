@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
-
-from numpy.typing import ArrayLike, NDArray
+from typing import Any
 
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.extras import needed
-from ladderholdout.guard.open_ladder import HasLadder
-from ladderholdout.integrations.adapter import Link, Predict, again_at_the_end
-from ladderholdout.integrations.stopping import LadderStopping, Rule
-from ladderholdout.integrations.torch import TorchStopping, one_tensor
+from ladderholdout.integrations.adapter import Predict, one_output, refuse_stoppers
+from ladderholdout.integrations.torch import TorchStopping
 
 with needed("Early stopping of Lightning"):
     import torch
-    from lightning.pytorch import Callback, LightningModule, Trainer
+    from lightning.pytorch import Callback, LightningModule, Trainer, callbacks
     from torch.utils.data import DataLoader, SequentialSampler
 
 
-def ladder_stopping(
-    holdout: HasLadder,
-    patience: int = 10,
-    *,
-    predict: Predict | DataLoader[Any] | None = None,
-    batch_size: int = 1024,
-    classes: ArrayLike | None = None,
-    link: Link | None = None,
-    **rule: Unpack[Rule],
-) -> LadderStoppingCallback:
-    """Return a callback for ``Trainer(callbacks=[...])``.
+class LadderStoppingCallback(TorchStopping, Callback):
+    """Submit each training epoch, stop by the ladder, end on the weights of the best epoch.
+
+    It is also called `ladder_stopping`, and goes into ``Trainer(callbacks=[...])``. It logs
+    nothing, and a checkpoint holds nothing of it: training that is resumed from one is a fit of
+    its own. A ``fast_dev_run`` submits nothing. An `EarlyStopping` beside it, or a callback that
+    averages weights, is refused: the ladder chooses the weights.
 
     Parameters
     ----------
@@ -40,8 +32,8 @@ def ladder_stopping(
         ``predict(module, X)`` returns the module's output on the holdout's rows. A loader
         yields them batch by batch, in their order, and each goes through the module's
         ``predict_step``. By default the module is called on the rows as one tensor.
-    batch_size : int, default=1024
-        How many rows the module is given at a time, where `predict` does not state it.
+    batch_size : int, optional
+        How many rows the module is given at a time if `predict` does not state it; by default 1024.
     classes : array-like, optional
         The holdout's classes in the order of the module's outputs; they have to be stated where
         they are not the numbers 0 to k - 1.
@@ -50,14 +42,11 @@ def ladder_stopping(
         ``functools.partial(scipy.special.softmax, axis=1)`` for one output per class. No library
         knows which of the two a network returns.
 
-    Returns
-    -------
-    LadderStoppingCallback
-
     Raises
     ------
     InvalidArgument
-        An argument is refused.
+        An argument is refused; or in training with several processes, where each would submit a
+        model that the others train as well.
 
     Examples
     --------
@@ -90,54 +79,12 @@ def ladder_stopping(
     >>> holdout.submit(stop.predictions(model)).is_incumbent  # the model kept is the incumbent
     True
     """
-    stopping = LadderStopping(holdout, patience, **rule)
-    if isinstance(predict, DataLoader):
-        predict = _Loaded(predict)
-    return LadderStoppingCallback(TorchStopping(stopping, predict, batch_size, classes, link))
 
-
-class LadderStoppingCallback(Callback):
-    """Submit each training epoch, stop by the ladder, end on the weights of the best epoch.
-
-    It logs nothing, and a checkpoint holds nothing of it: training that is resumed from one is
-    a fit of its own. A ``fast_dev_run`` submits nothing. Another callback may end training, or
-    average weights, but the module has the weights of the ladder's best epoch.
-
-    Parameters
-    ----------
-    epochs : TorchStopping
-        What `ladder_stopping` makes.
-
-    Raises
-    ------
-    InvalidArgument
-        In training with several processes: each would submit a model that the others train
-        as well.
-    """
-
-    def __init__(self, epochs: TorchStopping) -> None:
-        self._epochs = epochs
-
-    @property
-    def stopping(self) -> LadderStopping:
-        """The rule, and what it has seen of the last fit."""
-        return self._epochs.stopping
-
-    def predictions(self, module: LightningModule) -> NDArray[Any]:
-        """Return a module's predictions on the holdout's rows, as an epoch submits them.
-
-        Parameters
-        ----------
-        module : LightningModule
-
-        Returns
-        -------
-        ndarray
-        """
-        return self._epochs.predictions(module)
+    def _predicting(self, predict: Any) -> Predict:
+        return _Loaded(predict) if isinstance(predict, DataLoader) else super()._predicting(predict)
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Refuse several processes, before training begins."""
+        """Refuse several processes and what else chooses weights, before training begins."""
         if stage == "fit" and trainer.world_size > 1:
             raise InvalidArgument(
                 "devices",
@@ -145,19 +92,27 @@ class LadderStoppingCallback(Callback):
                 f"{trainer.world_size} processes",
                 "Train with Trainer(devices=1, num_nodes=1).",
             )
+        if stage == "fit":
+            kinds = {name: getattr(callbacks, name, type(None)) for name in _STOPPERS}
+            refuse_stoppers(trainer.callbacks, kinds)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Begin a fit."""
-        self._epochs.start()
+        self.start()
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Submit the epoch."""
-        if not trainer.fast_dev_run and self._epochs.update(pl_module):
+        if not trainer.fast_dev_run and self.update(pl_module):
             trainer.should_stop = True
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Give the module the state of the best epoch."""
-        self._epochs._restore(pl_module, again_at_the_end(self, trainer.callbacks))
+        self.restore(pl_module)
+
+
+ladder_stopping = LadderStoppingCallback
+
+_STOPPERS = ("EarlyStopping", "StochasticWeightAveraging", "WeightAveraging")
 
 
 class _Loaded:
@@ -177,5 +132,5 @@ class _Loaded:
         outputs = []
         for number, batch in enumerate(self._loader):
             here = module.transfer_batch_to_device(batch, module.device, 0)
-            outputs.append(one_tensor(module.predict_step(here, number)))
+            outputs.append(one_output(module.predict_step(here, number), torch.Tensor))
         return torch.cat(outputs)

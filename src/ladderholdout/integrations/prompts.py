@@ -18,7 +18,7 @@ from ladderholdout.errors import InvalidArgument, LadderHoldoutError, OverlapErr
 from ladderholdout.extras import needed
 from ladderholdout.guard import commands
 from ladderholdout.guard.batches import Batch, Finalist, held_by, winner_of
-from ladderholdout.guard.open_ladder import Predictions, ladder_of
+from ladderholdout.guard.open_ladder import Origin, Predictions, ladder_of
 from ladderholdout.identity.copies import copy_of
 
 
@@ -112,7 +112,7 @@ class _Guarded:
         with Batch(ladder) as batch:
             for index, predictions in chosen:
                 noted = {"search": self._search, "prompts": candidates[index][2]}
-                batch.add(predictions, noted)
+                batch.add(predictions, Origin(context=noted))
         incumbent, held = held_by(ladder, batch.releases)
         self.finalists_ = tuple(
             Finalist(candidates[index][3], candidates[index][0], release, is_incumbent)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 import warnings
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, MutableMapping
 from itertools import combinations
 from typing import Any
 
@@ -21,6 +21,7 @@ from ladderholdout.guard.context import describe_parameters
 from ladderholdout.guard.open_ladder import OpenLadder
 from ladderholdout.guard.views import Submission, incumbent_named, overtaken
 from ladderholdout.integrations import rounds
+from ladderholdout.integrations.rounds import Round
 
 IS_INCUMBENT = "is_incumbent"
 """The column of ``cv_results_`` in which `select` notes which candidates are the incumbent."""
@@ -35,8 +36,7 @@ def select(holdout: OpenLadder, cv_results: Mapping[str, Any] | None) -> int:
             "missing",
             "Give the search the method itself: refit=holdout.select, without calling it.",
         )
-    asked = _parameters(cv_results)
-    submitted = _entries_of(holdout, asked)
+    asked, received, submitted = _submitted_in(holdout, cv_results)
     if not submitted:
         raise InvalidArgument(
             "cv_results",
@@ -45,7 +45,6 @@ def select(holdout: OpenLadder, cv_results: Mapping[str, Any] | None) -> int:
             "Give the search cv=holdout.split(), and holdout.select itself as refit=; it is called "
             "with cv_results_ alone.",
         )
-    columns = _columns(cv_results)
     incumbent = holdout.execute(commands.State()).incumbent
     if isinstance(cv_results, MutableMapping):
         cv_results[IS_INCUMBENT] = np.array(
@@ -61,11 +60,25 @@ def select(holdout: OpenLadder, cv_results: Mapping[str, Any] | None) -> int:
                 f"became the incumbent. {overtaken(incumbent)}",
                 NotIncumbentWarning,
             )
-        # Others may predict the same. Where it is not known whose submission it was, a candidate
-        # that names few parameters fits the entries of others as well.
-        holders = [row for row, entries in submitted.items() if _has(entries, last)]
-        is_first = {row: any(entry.number == last for entry in submitted[row]) for row in holders}
-        return max(holders, key=lambda row: (is_first[row], len(asked[row]), -row))
+        # Others may predict the same. A candidate that names few parameters fits the entries of
+        # others as well: the search received less for it, where that shows who did not improve.
+        rank = {
+            row: (received[row], any(entry.number == last for entry in entries), len(asked[row]))
+            for row, entries in submitted.items()
+            if _has(entries, last)
+        }
+        first = [row for row in rank if rank[row] == max(rank.values())]
+        own = {entry.number for row in first for entry in submitted[row] if entry.first == last}
+        if len(first) > len(own):
+            raise InvalidArgument(
+                "refit",
+                "holdout.select where it can be known which candidate is the incumbent",
+                f"a search of workers in which {len(first)} candidates are described alike, and "
+                "received the same score",
+                'Search with n_jobs=1, or leave feedback="auto"; what was submitted is not counted '
+                "again.",
+            )
+        return min(first)
     warn(
         "No candidate of this search became the incumbent, so none is known to be better than "
         f"what you had: {incumbent_named(incumbent)}. Picked: the best by the inner folds where "
@@ -73,45 +86,45 @@ def select(holdout: OpenLadder, cv_results: Mapping[str, Any] | None) -> int:
         NoImprovementWarning,
     )
     name = next(iter(holdout.by_metric), holdout.metric.name)
-    inner = _inner_means(cv_results, columns[:-1], name)
+    inner = _inner_means(cv_results, _columns(cv_results)[:-1], name)
     return min(submitted) if inner is None else int(np.nanargmax(inner))
 
 
-def check_refit(
-    holdout: OpenLadder, running: Callable[[], Any] | None, searches: Iterable[str]
-) -> None:
+def check_refit(holdout: OpenLadder, ended: Round) -> None:
     """Warn where a search that picks by its own scores ends on another than the incumbent.
 
     Called when scikit-learn lets the folds of a round go: its results are complete then, and
-    nothing is refitted yet. `running` is the `thirdparty.fit_around` of that round, and `searches`
-    are the rounds of the fit.
+    nothing is refitted yet. Folds of an earlier fit that ended with an error may be let go in the
+    midst of another one.
     """
-    fit = thirdparty.fit_ending(running)
-    if fit is None or not fit.refit or _is_ours(fit.refit):
+    search, newest = ended.consumer(), next(rounds.opened_here(), None)
+    refit = getattr(search, "refit", False)
+    results = thirdparty.results_of(search)
+    if not refit or _is_ours(refit) or results is None or newest is not ended:
         return
     ladders = [holdout]
-    if isinstance(fit.refit, str):
-        ladders = [holdout.by_metric.get(fit.refit, holdout)]
-    elif callable(fit.refit):
+    if isinstance(refit, str):
+        ladders = [holdout.by_metric.get(refit, holdout)]
+    elif callable(refit):
         ladders = list(holdout.by_metric.values()) or ladders
     try:
-        picked = _picked(fit)
+        picked = _picked(refit, results)
         incumbents = [ladder.execute(commands.State()).incumbent for ladder in ladders]
-        entries = [_of_searches(ladder, searches) for ladder in ladders]
+        submitted = [_submitted_in(ladder, results)[2] for ladder in ladders]
     # The search raises what its own function raises; whoever asks the holdout next gets its error.
     except Exception:
         return
-    if picked is None or not entries[0]:
+    if picked is None or not submitted[0]:
         return
     holders = [
-        entry.context["candidate"]
-        for of_ladder, incumbent in zip(entries, incumbents, strict=True)
-        for entry in of_ladder
-        if entry.first == incumbent and "candidate" in entry.context
+        row
+        for of_ladder, incumbent in zip(submitted, incumbents, strict=True)
+        for row, entries in of_ladder.items()
+        if _has(entries, incumbent)
     ]
     if picked in holders:
         return
-    name = getattr(fit.refit, "__name__", None) or repr(fit.refit)
+    name = getattr(refit, "__name__", None) or repr(refit)
     others = f"no candidate of this search became it: {incumbent_named(incumbents[0])}"
     if holders:
         others = f"that is candidate {holders[0]}."
@@ -127,13 +140,13 @@ def _is_ours(refit: Any) -> bool:
     return type(getattr(refit, "__self__", None)).__module__.startswith("ladderholdout.")
 
 
-def _picked(fit: thirdparty.Ending) -> int | None:
+def _picked(refit: Any, results: Mapping[str, Any]) -> int | None:
     """Return the candidate that a search is about to refit, as far as that is known."""
-    if callable(fit.refit):
+    if callable(refit):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return int(fit.refit(dict(fit.results)))
-    ranks = fit.results.get(f"rank_test_{'score' if fit.refit is True else fit.refit}")
+            return int(refit(dict(results)))
+    ranks = results.get(f"rank_test_{'score' if refit is True else refit}")
     return None if ranks is None else int(np.argmin(ranks))
 
 
@@ -151,29 +164,53 @@ def _parameters(cv_results: Mapping[str, Any]) -> list[dict[str, Any]]:
     )
 
 
+def _submitted_in(
+    holdout: OpenLadder, cv_results: Mapping[str, Any]
+) -> tuple[list[dict[str, Any]], NDArray[np.float64], dict[int, list[Submission]]]:
+    """Return the candidates' parameters, the scores of each, and their submissions."""
+    asked = _parameters(cv_results)
+    name = next(iter(holdout.by_metric), holdout.metric.name)
+    received = _received(cv_results, _columns(cv_results), name, len(asked))
+    return asked, received, _entries_of(holdout, asked, received)
+
+
 def _has(entries: Iterable[Submission], number: int | None) -> bool:
     """Return whether a submission is among these, or is what one of them repeats."""
     return any(entry.first == number for entry in entries)
 
 
-def _entries_of(holdout: OpenLadder, asked: list[dict[str, Any]]) -> dict[int, list[Submission]]:
+def _received(
+    cv_results: Mapping[str, Any], folds: list[list[str]], name: str, n: int
+) -> NDArray[np.float64]:
+    """Return the score that the search received for each candidate; nan where its fit failed.
+
+    Of several scorers by that of this metric; where that is not known, infinity.
+    """
+    named = [column for column in folds[-1] if column.endswith(f"_test_{name}")] if folds else []
+    named = named or (folds[-1] if folds and len(folds[-1]) == 1 else [])
+    return np.asarray(cv_results[named[0]] if named else np.full(n, np.inf), dtype=np.float64)
+
+
+def _entries_of(
+    holdout: OpenLadder, asked: list[dict[str, Any]], received: NDArray[np.float64]
+) -> dict[int, list[Submission]]:
     """Return the submissions of each candidate, by its place in the newest search they are of.
 
-    Only where the candidates of no fit in this thread are these, one after the other, are they
-    found by their parameters, newest search first: so are those of other libraries.
+    Where they came in their order, one after the other, by that; else by their parameters.
     """
-    fits = list(rounds.fits_here())
-    for fit in fits:
-        if fit.size == len(asked):
-            by_row: dict[int, list[Submission]] = defaultdict(list)
-            for entry in _of_searches(holdout, fit.searches):
-                if (row := entry.context.get("candidate")) is not None:
-                    by_row[row].append(entry)
-            if by_row and all(_fits(asked[row], entries) for row, entries in by_row.items()):
-                return dict(sorted(by_row.items()))
-    matching: dict[int, list[Submission]] = {}
-    for search in (search for fit in fits for search in reversed(fit.searches)):
-        matching = _matches(asked, _of_searches(holdout, [search])) | matching
+    done, of, in_order = np.flatnonzero(~np.isnan(received)), None, True
+    matching, entries = dict[int, list[Submission]](), list[Submission]()
+    for ended in rounds.opened_here():
+        found = _of_search(holdout, ended)
+        again = of is not None and ended.consumer() is of  # an earlier round of the same fit
+        entries, of = (found + entries if again else found), ended.consumer()
+        in_order = ended.in_order and (in_order or not again)
+        each, rest = divmod(len(entries), max(len(done), 1))
+        if in_order and each and not rest:
+            by_row = {int(row): entries[at * each : (at + 1) * each] for at, row in enumerate(done)}
+            if all(_fits(asked[row], one) for row, one in by_row.items()):
+                return by_row
+        matching = _matches(asked, found, received) | matching
         if len(matching) == len(asked):
             break
     return matching
@@ -194,26 +231,38 @@ def _key(value: Any) -> str:
     return json.dumps(value)
 
 
-def _of_searches(holdout: OpenLadder, searches: Iterable[str]) -> list[Submission]:
-    entries: list[Submission] = []
-    for search in searches:
-        page = holdout.execute(commands.History(limit=commands.ALL, search=search))
-        entries += page.submissions
-    return entries
+def _of_search(holdout: OpenLadder, ended: Round) -> list[Submission]:
+    if ended.search is None:
+        return []
+    asked = commands.History(limit=commands.ALL, search=ended.search)
+    return list(holdout.execute(asked).submissions)
 
 
 def _matches(
-    asked: list[dict[str, Any]], entries: Iterable[Submission]
+    asked: list[dict[str, Any]], entries: Iterable[Submission], received: NDArray[np.float64]
 ) -> dict[int, list[Submission]]:
-    """Return the submissions of an estimator with each candidate's parameters."""
+    """Return the submissions of an estimator with each candidate's parameters.
+
+    Candidates that are described alike differ by the scores of those that improved.
+    """
     table: dict[tuple[Any, ...], list[Submission]] = defaultdict(list)
     for names in {tuple(params) for params in asked}:
         for entry in entries:
             described = entry.context.get("parameters", {})
             if described.keys() >= set(names):
                 table[names, *(_key(described[name]) for name in names)].append(entry)
-    keys = ((tuple(params), *map(_key, params.values())) for params in asked)
-    return {row: table[key] for row, key in enumerate(keys) if key in table}
+    keys = [(tuple(params), *map(_key, params.values())) for params in asked]
+    alike = Counter(keys)
+    found = {}
+    for row, key in enumerate(keys):
+        own = table.get(key, [])
+        known = np.isfinite(received[row]) and None not in {entry.score for entry in own}
+        if alike[key] > 1 and known:
+            improved = [entry for entry in own if entry.has_held and entry.score == received[row]]
+            own = improved or [entry for entry in own if not entry.has_held] or own
+        if own and not np.isnan(received[row]):
+            found[row] = own
+    return found
 
 
 def _columns(cv_results: Mapping[str, Any]) -> list[list[str]]:

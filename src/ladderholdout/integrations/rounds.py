@@ -1,11 +1,11 @@
 """Which round of a search a submission belongs to.
 
-scikit-learn calls a splitter's ``split`` once for each round of candidates, all of them
-chosen before any feedback on any of them: one batch. The round travels with the fold
-itself, the empty array of test indices that scikit-learn hands to every fit, in whatever
-thread or process. A submission takes its round from the fold that is being scored, so it
-never takes another search's. A batch claimed wrongly would make a certificate false, so where
-anything is unclear (folds listed by hand, a submission from within a fit) there is none.
+A search of scikit-learn asks for its folds once for each round of candidates, in its own thread and
+before the first fit: all of them are chosen before any feedback on any of them, and so are one
+batch. The round travels with the fold itself, the empty test indices that scikit-learn hands to
+every fit, in whatever thread or process; it ends when the folds are let go. A batch claimed wrongly
+would make a certificate false: so a submission from within a fit has none, and what shows an answer
+ends the batch of the rounds in whose midst it is shown.
 """
 
 from __future__ import annotations
@@ -13,96 +13,87 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from ladderholdout import thirdparty
-from ladderholdout.errors import InvalidArgument, LadderHoldoutError, SearchStopped
+from ladderholdout import errors, thirdparty
 from ladderholdout.guard.containment import strip
 from ladderholdout.guard.open_ladder import OpenLadder, Place
 from ladderholdout.guard.seen import new_batch, on_answer
-from ladderholdout.thirdparty import CANDIDATES, Frame
+from ladderholdout.thirdparty import Frame
 
 _REMEMBERED = 1000
 
 _consulted: set[Place] = set()
-# Whether this process ever held a guarded fold: without one there is no round to be in.
-_folded = False
 
 
-@dataclass(slots=True)
-class SearchFit:
-    """One fit of a search: the names of its rounds, and how many candidates they have together.
-
-    `size` is None where that is not known. The fit is known again as long as it runs
-    (`thirdparty.fit_around`).
-    """
-
-    running: Callable[[], Any] | None
-    searches: list[str] = field(default_factory=list)
-    size: int | None = 0
-
-
-class _Here(threading.local):
-    """The fits in which this thread opened rounds, oldest first."""
-
-    def __init__(self) -> None:
-        self.fits: deque[SearchFit] = deque(maxlen=_REMEMBERED)
-
-
-_here = _Here()
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False)
 class Round:
     """One call of a splitter: `search` finds its submissions again, `batch` binds them.
 
-    `steps` are the fitted pipelines between the user's rows and the search, and `rows` is a
-    digest of the rows that the search was given (see `pipelines`). With `own_rows` scikit-learn
-    itself fits the candidates on the rows that the splitter was given, and what is around the
-    search was inspected then: no scorer has to do so again. `offset` is how many candidates of the
-    same fit came before the round. The last four are those of the candidate that is being scored,
-    once there is one (see `thirdparty.Scoring`), with its row in ``cv_results_``.
+    Attributes
+    ----------
+    search : str
+    batch : str or None
+    size : int or None
+        How many queries the batch has at most, where that was known before the first.
+    steps : tuple
+        The fitted pipelines between the user's rows and the search, the outermost first.
+    consumer : callable
+        Returns what took the folds, as long as that is there: the object that is fitted, or the
+        name of a function; None in other processes.
+    intact : callable
+        Whether the training rows are as they were, in the process whose rows they are.
+    in_order : bool
+        Whether its candidates came in their order, one after the other.
     """
 
     search: str
     batch: str | None
-    steps: tuple[Any, ...] = field(default=(), compare=False)
-    rows: str | None = None
-    own_rows: bool = False
-    offset: int = 0
-    place: int | None = None
-    candidate: int | None = None
-    parameters: Mapping[str, Any] | None = field(default=None, compare=False)
-    call: Any = field(default=None, compare=False)
-    # Whether the training rows are as they were, in the process whose rows they are.
-    intact: Callable[[], bool] | None = field(default=None, compare=False)
+    size: int | None
+    steps: tuple[Any, ...]
+    consumer: Callable[[], Any] = lambda: None
+    intact: Callable[[], bool] = lambda: True
+    in_order: bool = True
+    _thread: int = field(default_factory=threading.get_ident)
+
+    def __getstate__(self) -> dict[str, Any]:
+        self.in_order = False  # it goes to a worker
+        return {name: getattr(self, name) for name in ("search", "batch", "size", "steps")}
+
+    def __setstate__(self, sent: dict[str, Any]) -> None:
+        vars(self).update(vars(Round(**sent, in_order=False)))
 
 
 class GuardedFold(np.ndarray[Any, np.dtype[np.intp]]):
     """The empty test indices of a guarded fold, with the round that they belong to."""
 
-    of: Round | None
-    # Whether the training rows are as they were, in the process whose rows they are.
-    intact: Callable[[], bool] | None = None
+    of: Round
+    # Whether this process ever held one: without it there is no round to be in.
+    made = False
 
     def __new__(cls, of: Round) -> GuardedFold:
         """Make the fold of a round."""
-        global _folded
-        _folded = True
+        GuardedFold.made = True
         fold = super().__new__(cls, 0, dtype=np.intp)
         fold.of = of
         return fold
 
-    def __array_finalize__(self, source: object) -> None:
-        self.of = getattr(source, "of", None)
-        self.intact = getattr(source, "intact", None)
-
     def __reduce__(self) -> tuple[Any, ...]:
         return GuardedFold, (self.of,)
+
+
+class _Here(threading.local):
+    """The rounds that this thread opened, oldest first."""
+
+    def __init__(self) -> None:
+        self.rounds: deque[Round] = deque(maxlen=_REMEMBERED)
+
+
+_here = _Here()
 
 
 def mark_consulted(place: Place) -> None:
@@ -129,112 +120,93 @@ class Loud:
         strip(error)
         if isinstance(error, Exception) and thirdparty.is_searching():
             reason = f"A round has none ({type(error).__name__})."
-            if isinstance(error, LadderHoldoutError):
+            if isinstance(error, errors.LadderHoldoutError):
                 reason = str(error)
             message = f"The guard cannot answer, so the search stops. {reason}"
-            raise SearchStopped(message) from error
+            raise errors.SearchStopped(message) from error
 
 
 def open_round(
     consumer: Frame,
-    steps: tuple[Any, ...] = (),
-    rows: str | None = None,
-    ended: Callable[[Callable[[], Any] | None, list[str]], None] | None = None,
     *,
-    own_rows: bool = False,
+    binds: bool,
+    size: int | None,
+    steps: tuple[Any, ...],
+    intact: Callable[[], bool],
+    ended: Callable[[Round], None],
 ) -> GuardedFold:
-    """Open a round for the frame that takes the folds.
+    """Open a round, and return the fold that ends it when it is let go.
 
     Parameters
     ----------
     consumer : Frame
-    steps, rows, own_rows
+        What takes the folds.
+    binds : bool
+        Whether its candidates are one batch.
+    size, steps, intact
         As in `Round`.
-    ended : callable, optional
-        Called with the fit that is running (`thirdparty.fit_around`) and the names of its rounds
-        when the consumer lets the fold go.
+    ended : callable
+        Called with the round when it ends.
     """
     # A search within a candidate's fit: that candidate depends on the answers to this one.
-    token = new_batch()
-    fit = SearchFit(thirdparty.fit_around(consumer))
-    running = None if fit.running is None else fit.running()
-    for known in _here.fits:
-        if running is not None and known.running is not None and known.running() is running:
-            fit = known
-            break
-    else:
-        _here.fits.append(fit)
-    offset = fit.size or 0
-    candidates = consumer.local("candidate_params") if consumer.place == CANDIDATES.place else None
-    fit.size = None if fit.size is None or candidates is None else offset + len(candidates)
-    fit.searches.append(token)
-    batch = token if consumer.takes_one_round else None
-    fold = GuardedFold(Round(token, batch, steps, rows, own_rows, offset))
-    if ended is not None and consumer.is_search:
-        weakref.finalize(fold, ended, fit.running, fit.searches).atexit = False
+    token, whose = new_batch(), consumer.whose
+    known = weakref.ref(whose) if consumer.is_fit else lambda: whose
+    opened = Round(token, token if binds else None, size, steps, known, intact)
+    _here.rounds.append(opened)
+    fold = GuardedFold(opened)
+    weakref.finalize(fold, _close, opened, ended).atexit = False
     return fold
 
 
-def fits_here() -> Iterator[SearchFit]:
-    """Yield the fits in which this thread opened rounds, newest first."""
-    return reversed(_here.fits)
+def _close(opened: Round, ended: Callable[[Round], None]) -> None:
+    opened.intact, opened.steps = Round.intact, ()  # what holds rows is let go
+    ended(opened)
 
 
-def current() -> Round | None:
-    """Return the round of the candidate that this thread is scoring."""
-    scoring = thirdparty.scoring()
-    fold = None if scoring is None else fold_of(scoring.test)
-    if scoring is None or fold is None or fold.of is None:
-        return None  # by hand, or from within a fit
-    # A scoring function of the user's own may submit several times, each after feedback. Workers
-    # come in any order, so a candidate without a place of its own has none.
-    binds = scoring.by_sklearn and (scoring.place is not None or scoring.in_order)
-    return replace(
-        fold.of,
-        batch=fold.of.batch if binds else None,
-        own_rows=fold.of.own_rows and scoring.by_sklearn,
-        place=scoring.place if binds else None,
-        candidate=None if scoring.candidate is None else fold.of.offset + scoring.candidate,
-        parameters=scoring.parameters,
-        call=scoring.call,
-        intact=fold.intact,
-    )
+def opened_here() -> Iterator[Round]:
+    """Yield the rounds that this thread opened, newest first."""
+    return reversed(_here.rounds)
 
 
-def trial() -> Any:
-    """Return the trial of OptunaSearchCV whose guarded fold this thread is scoring, or None.
+def around() -> tuple[list[Frame], Round | None]:
+    """Return the round in whose midst this thread is, and the fits and tools within it, outward.
 
-    Raises
-    ------
-    InvalidArgument
-        The trial asks after each epoch, for its pruner.
+    Without a round all that are around.
     """
-    running = thirdparty.running_trial()
-    if running is not None and running.epochs:
-        raise InvalidArgument(
-            "enable_pruning",
-            "False where the holdout is asked",
-            True,
-            "A pruner that asked it after each epoch would use up its releases, and the "
-            "released score is flat between them: prune by scores of the training side.",
-        )
-    return running.trial if running is not None and running.own else None
+    within = list[Frame]()
+    for frame in thirdparty.outside():
+        if (fold := _fold_of(frame)) is not None:
+            if fold.of._thread != threading.get_ident():
+                fold.of.in_order = False
+            return within, fold.of
+        if frame.is_fit or frame.is_tool:
+            within.append(frame)
+    return within, None
+
+
+def _fold_of(frame: Frame) -> GuardedFold | None:
+    """Return the guarded fold whose candidate a function of scikit-learn's fits or scores."""
+    test = frame.local("test") if frame.library == "sklearn" else None
+    # scikit-learn views the indices as a plain array, whose base is what it was given.
+    given = test if isinstance(test, GuardedFold) else getattr(test, "base", None)
+    return given if isinstance(given, GuardedFold) and hasattr(given, "of") else None
+
+
+def batch_of(opened: Round) -> str | None:
+    """Return the batch of a candidate that is scored now, or None where that is unclear.
+
+    Workers come in any order, so that their candidates have no place where the size is not known.
+    """
+    return opened.batch if opened.size is not None or opened.in_order else None
 
 
 def _unbind() -> None:
     """Take the batch from the rounds in whose midst this thread is shown an answer."""
-    if not _folded:
+    if not GuardedFold.made:
         return
-    for fold in map(fold_of, thirdparty.tests_around()):
-        if fold is not None and fold.of is not None:
-            fold.of = replace(fold.of, batch=None)
+    for frame in thirdparty.outside():
+        if (fold := _fold_of(frame)) is not None:
+            fold.of.batch = None
 
 
 on_answer(_unbind)
-
-
-def fold_of(test: Any) -> GuardedFold | None:
-    """Return the guarded fold behind the test indices that scikit-learn holds."""
-    # It views the indices as a plain array, whose base is what it was given.
-    given = test if isinstance(test, GuardedFold) else getattr(test, "base", None)
-    return given if isinstance(given, GuardedFold) else None

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,9 +13,8 @@ from joblib import effective_n_jobs
 from joblib.parallel import get_active_backend
 from numpy.typing import NDArray
 from sklearn import get_config
-from sklearn.base import BaseEstimator
 from sklearn.metrics import make_scorer
-from sklearn.model_selection import check_cv
+from sklearn.model_selection import GridSearchCV, ParameterGrid, RandomizedSearchCV, check_cv
 from sklearn.utils import indexable
 from sklearn.utils.metadata_routing import MetadataRequest, get_routing_for_object
 
@@ -23,7 +22,7 @@ from ladderholdout import errors, thirdparty
 from ladderholdout.arguments import as_given, flag
 from ladderholdout.feedback import feedback_of, feedback_of_improvement
 from ladderholdout.guard import open_ladder
-from ladderholdout.guard.context import describe_estimator, describe_parameters
+from ladderholdout.guard.context import describe_estimator
 from ladderholdout.guard.recognition import look_for_groups
 from ladderholdout.guard.settings import LARGEST_NUMBER, count_rows
 from ladderholdout.guard.views import Release
@@ -31,7 +30,6 @@ from ladderholdout.identity import hashing, matching
 from ladderholdout.identity.copies import held_digest, take
 from ladderholdout.integrations import pipelines, rounds
 from ladderholdout.integrations.refit import check_choices, check_refit
-from ladderholdout.integrations.rounds import Loud, Round
 from ladderholdout.integrations.training_rows import look_for_overlap
 from ladderholdout.ledger.fold import parted_name
 from ladderholdout.ledger.place import is_memory
@@ -41,6 +39,7 @@ from ladderholdout.metrics.responses import is_model
 from ladderholdout.thirdparty import Frame
 
 _SAMPLE = 64
+_CURVES = ("learning_curve", "validation_curve")
 _warned: set[open_ladder.Place] = set()
 
 
@@ -105,58 +104,62 @@ class GuardedSplit:
             The guarded fold would be of no use, or answer wrongly: the search does not ask
             the holdout, or another estimator around it may have changed rows or labels.
         """
-        if self._guarded:
-            _refuse_processes(self._holdout, thirdparty.caller())
+        around, outer = rounds.around()
+        opened = self._look(around, outer) if self._guarded and around else None
         X, y, groups = indexable(X, y, groups)
-        # Now, and in the thread of the search: its workers are far from what is around it.
-        steps = self._steps(thirdparty.caller(), X, y) if self._guarded else ()
-        look_for_overlap(self._holdout, X, thirdparty.given_to_fits(thirdparty.caller()))
+        look_for_overlap(self._holdout, X, _given_to_fits(around))
         look_for_groups(self._holdout, self, {"groups": groups})
-        return self._folds(X, y, groups, steps)
+        return self._folds(X, y, groups, opened)
 
     def _folds(
-        self, X: Any, y: Any, groups: Any, steps: tuple[Any, ...]
+        self, X: Any, y: Any, groups: Any, opened: Callable[..., NDArray[np.intp]] | None
     ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
         if self._inner is not None:
             yield from check_cv(self._inner, y, classifier=self._classifies).split(X, y, groups)
         if self._guarded:
-            consumer = thirdparty.caller()
-            # It fits its candidates on these very rows, and lets the folds go then.
-            own_rows = consumer.takes_one_round and consumer.local("X") is X
-            rows = None if own_rows else pipelines.sample_of(X)
-            ended = partial(check_refit, self._holdout)
-            fold = rounds.open_round(consumer, steps, rows, ended, own_rows=own_rows)
-            if hasattr(X, "iloc"):
+            fold = np.empty(0, dtype=np.intp)
+            if opened is not None:
+                digest = held_digest(X) if hasattr(X, "iloc") else None
                 # All rows of a DataFrame are handed to each candidate without a copy.
-                digest = held_digest(X)
-                fold.intact = lambda: held_digest(X) == digest
+                fold = opened(intact=lambda: digest is None or held_digest(X) == digest)
             yield np.arange(count_rows(X)), fold
 
-    def _steps(self, consumer: Frame, X: Any = None, y: Any = None) -> tuple[Any, ...]:
+    def _look(
+        self, around: Sequence[Frame], outer: rounds.Round | None
+    ) -> Callable[..., NDArray[np.intp]]:
+        """Inspect what takes the folds and what is around it; return what opens a round.
+
+        Raises
+        ------
+        SearchStopped
+            The guarded fold would be of no use there, or the answers wrong.
+        """
+        consumer = around[0]
         try:
-            pipelines.refuse_without_scorer(consumer)
-            steps = pipelines.steps_before(consumer, X, y)
+            pipelines.refuse_without_scorer(around)
+            steps = pipelines.steps_before(around, None if outer is None else outer.steps)
             _check_consumer(self._holdout, consumer, alone=self._inner is None)
-            return steps
         except errors.InvalidArgument as error:
             raise _stopped(error) from error
+        _refuse_processes(self._holdout, consumer)
+        binds, size = _batch_of(consumer)
+        ended = partial(check_refit, self._holdout)
+        return partial(
+            rounds.open_round, consumer, binds=binds, size=size, steps=steps, ended=ended
+        )
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
         """Return the number of folds, the guarded one included."""
-        caller = thirdparty.caller()
-        # These split in threads, where what is around them cannot be seen.
-        early = self._guarded and caller.library in ("optuna_integration", "dask_ml")
-        if early:
-            try:
-                check_choices("search", getattr(caller.owner, "param_distributions", None))
-            except errors.InvalidArgument as error:
-                raise _stopped(error) from error
-        if early and self._steps(caller):
-            raise errors.SearchStopped(
-                "The guard cannot answer, so the search stops. An OptunaSearchCV must not be a "
-                "step of a pipeline where it asks the holdout. Put the pipeline inside it: "
-                "OptunaSearchCV(make_pipeline(...), ...)."
-            )
+        around, outer = rounds.around() if self._guarded else ([], None)
+        if around and pipelines.library_of(around[0]) != "sklearn":
+            # What follows may be in threads, where it cannot be seen.
+            self._look(around, outer)
+            if pipelines.steps_of(around):
+                raise errors.SearchStopped(
+                    "The guard cannot answer, so the search stops. A search of another library "
+                    "must not be a step of a pipeline where it asks the holdout. Put the pipeline "
+                    f"inside it: {pipelines.name_of(around)}(make_pipeline(...), ...)."
+                )
         inner = 0
         if self._inner is not None:
             cv = check_cv(self._inner, y, classifier=self._classifies)
@@ -177,8 +180,10 @@ class GuardedSplit:
             For the guarded fold, which they cannot use.
         """
         if self._guarded:
+            around = [*thirdparty.consumers()]
             try:
-                pipelines.refuse_without_scorer(thirdparty.caller())
+                if not (around and hasattr(around[0].owner, "aggressive_elimination")):
+                    pipelines.refuse_without_scorer(around)
             except errors.InvalidArgument as error:
                 raise _stopped(error) from error
             raise errors.InvalidArgument(
@@ -220,7 +225,7 @@ def _refuse_processes(holdout: open_ladder.OpenLadder, consumer: Frame) -> None:
     """Refuse a search that would score in other processes, which cannot see a memory ledger."""
     if not is_memory(holdout.ledger):
         return
-    n_jobs = thirdparty.n_jobs_of(consumer)
+    n_jobs = consumer.asked("n_jobs")
     backend, active = get_active_backend()
     workers = effective_n_jobs(active if n_jobs is None else n_jobs)
     if workers > 1 and not getattr(backend, "uses_threads", False):
@@ -264,14 +269,63 @@ def _is_pair(fold: Any) -> bool:
     return len(arrays) == 2 and all(rows.ndim == 1 and rows.dtype.kind in "iub" for rows in arrays)
 
 
+def _batch_of(consumer: Frame) -> tuple[bool, int | None]:
+    """Return whether the candidates of a search are one batch, and its queries where known.
+
+    A scoring function of the user's own may submit several times, each after feedback.
+    """
+    scoring, search = consumer.asked("scoring"), consumer.owner
+    scorers = [*scoring.values()] if isinstance(scoring, Mapping) else [scoring]
+    held = [one for one in scorers if isinstance(one, open_ladder.HasLadder)]
+    if any(_may_ask(one) for one in scorers if one not in held):
+        return False, None
+    queries = sum(len(one.__ladder__.by_metric) or 1 for one in held)
+    # What derives from them may choose candidates as it likes.
+    if type(search) is GridSearchCV:
+        return True, queries * len(ParameterGrid(search.param_grid))
+    if type(search) is RandomizedSearchCV:
+        return True, queries * int(search.n_iter)
+    return consumer.place == thirdparty.FIT.place or consumer.name in _CURVES, None
+
+
+def _given_to_fits(around: Sequence[Frame]) -> dict[str, Any]:
+    """Return what the fits of a search are given beside the rows, and its own parameters."""
+    for frame in around:
+        if isinstance(frame.owner, GridSearchCV | RandomizedSearchCV):
+            own = frame.owner.get_params(deep=True)
+        elif frame.name == "cross_validate":
+            model = frame.asked("estimator")
+            own = model.get_params(deep=True) if hasattr(model, "get_params") else {}
+        else:
+            continue
+        return {**own, **(frame.local("params") or {})}
+    return {}
+
+
 def _check_consumer(holdout: open_ladder.OpenLadder, consumer: Frame, *, alone: bool) -> None:
     """Refuse a search that would not ask the guard, or not go by its answer."""
-    if consumer.library == "dask_ml":
-        raise _refused_to_dask()
-    wishes = thirdparty.wishes(consumer)
-    if wishes is None:
-        return  # folds taken by hand, or by a search of another library
-    scoring, refit = wishes
+    if pipelines.library_of(consumer) == "dask_ml":
+        raise errors.InvalidArgument(
+            "cv",
+            "without the guarded fold in a search of dask-ml",
+            "holdout.split()",
+            "dask-ml weighs folds by their test rows, and the guarded one has none: search on the "
+            "training rows, holdout.guard(GridSearchCV(model, grid, cv=5)), or take scikit-learn's "
+            "search on dask's workers, joblib.parallel_config('dask').",
+        )
+    if pipelines.library_of(consumer) != "sklearn":
+        check_choices("search", getattr(consumer.owner, "param_distributions", None))
+        if getattr(consumer.owner, "enable_pruning", False):
+            raise errors.InvalidArgument(
+                "enable_pruning",
+                "False where the holdout is asked",
+                True,
+                "A pruner that asked it after each epoch would use up its releases, and the "
+                "released score is flat between them: prune by scores of the training side.",
+            )
+        if not hasattr(consumer.owner, "scoring"):
+            return  # folds taken by hand, within a fit of the user's own
+    scoring, refit = consumer.asked("scoring"), consumer.asked("refit")
     if not _asks_for(scoring, holdout):
         raise errors.InvalidArgument(
             "scoring",
@@ -280,6 +334,17 @@ def _check_consumer(holdout: open_ladder.OpenLadder, consumer: Frame, *, alone: 
             "Only the holdout can answer for the guarded fold, which holds no rows: give "
             "scoring=holdout.",
         )
+    scorers = scoring.values() if isinstance(scoring, Mapping) else ()
+    for one in scorers:
+        if isinstance(one, open_ladder.HasLadder) and (several := one.__ladder__.by_metric):
+            # One of several scorers returns one number.
+            raise errors.InvalidArgument(
+                "scoring",
+                "a holdout of several metrics itself, where the caller takes several",
+                "one among several scorers, or asked for one number",
+                "Give scoring=holdout to a search or to cross_validate; where one metric is meant, "
+                f"holdout[{next(iter(several))!r}].",
+            )
     if not alone and (refit is True or isinstance(refit, str)):
         raise errors.InvalidArgument(
             "refit",
@@ -291,54 +356,45 @@ def _check_consumer(holdout: open_ladder.OpenLadder, consumer: Frame, *, alone: 
         )
 
 
-def _refused_to_dask() -> errors.InvalidArgument:
-    return errors.InvalidArgument(
-        "cv",
-        "without the guarded fold in a search of dask-ml",
-        "holdout.split()",
-        "dask-ml weighs folds by their test rows, and the guarded one has none: search on the "
-        "training rows, holdout.guard(GridSearchCV(model, grid, cv=5)), or take scikit-learn's "
-        "search on dask's workers, joblib.parallel_config('dask').",
-    )
-
-
 def _asks_for(scoring: Any, holdout: open_ladder.OpenLadder) -> bool:
     """Return whether a search may ask the holdout; functions of the user's own may."""
     if isinstance(scoring, open_ladder.HasLadder):
         return scoring.__ladder__.facts.place == holdout.facts.place
     if isinstance(scoring, Mapping):
         return any(_asks_for(scorer, holdout) for scorer in scoring.values())
-    return callable(scoring) and not type(scoring).__module__.startswith("sklearn.")
+    return _may_ask(scoring)
+
+
+def _may_ask(scorer: Any) -> bool:
+    """Return whether a scorer is a function of the user's own, or a holdout."""
+    return callable(scorer) and not type(scorer).__module__.startswith("sklearn.")
 
 
 # -- the scorer rule ------------------------------------------------------------------
 
 
 def score(
-    holdout: open_ladder.OpenLadder, estimator: Any, X: Any, y: Any, sample_weight: Any = None
+    holdout: open_ladder.OpenLadder,
+    estimator: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any = None,
 ) -> float | dict[str, float]:
     """Score an estimator by the scorer rule; see `LadderHoldout.__call__`."""
-    with Loud():
+    with rounds.Loud():
         for argument, values in (("X", X), ("y", y), ("sample_weight", sample_weight)):
             refuse_masked(argument, values)
     try:
         _check_scoring(holdout, estimator)
         if count_rows(X) == 0:
-            current = rounds.current()
-            if current is not None and current.intact is not None and not current.intact():
-                raise _rows_changed()
-            if current is not None and current.own_rows:
-                return _guarded(holdout, estimator, current, current.steps)
-            caller = thirdparty.caller(2)
-            if any(frame.library == "dask_ml" for frame in caller.outward()):
-                raise _refused_to_dask()
-            return _guarded(holdout, estimator, current, pipelines.steps_before(caller))
+            return _guarded(holdout, estimator)
         hashes = _hashes_if_holdout(holdout, X)
         if hashes is not None:
-            pipelines.refuse_permutations(thirdparty.caller(2))
+            _refuse_permutations()
             if y is not None and not holdout.rows().have_labels(hashes, y):
                 raise _other_labels()
-            return _guarded(holdout, estimator, rounds.current())
+            origin = open_ladder.Origin(context=describe_estimator(estimator))
+            return _submitted(holdout, estimator, origin)
     except errors.SearchStopped:
         raise
     except Exception as error:
@@ -359,9 +415,8 @@ def plain_score(
 ) -> float | dict[str, float]:
     """Score an estimator on rows of one's own; by each of several metrics."""
     if not holdout.by_metric:
-        answers = _answers(thirdparty.call_of_scorers())
-        return holdout.metric.score_of(estimator, X, y, sample_weight, answers)
-    answers = {}
+        return holdout.metric.score_of(estimator, X, y, sample_weight)
+    answers: dict[Any, Any] = {}
     return ByMetric(
         (name, ladder.metric.score_of(estimator, X, y, sample_weight, answers))
         for name, ladder in holdout.by_metric.items()
@@ -409,15 +464,6 @@ def _check_scoring(holdout: open_ladder.OpenLadder, estimator: Any) -> None:
             "Early stopping by the ladder: ladderholdout.integrations.staged.ladder_stopping"
             "(holdout, patience=10).fit(estimator, X, y).",
         )
-    if holdout.by_metric and thirdparty.call_of_scorers() is not None:
-        # One of several scorers returns one number.
-        raise errors.InvalidArgument(
-            "scoring",
-            "a holdout of several metrics itself, where the caller takes several",
-            "one among several scorers, or asked for one number",
-            "Give scoring=holdout to a search or to cross_validate; where one metric is meant, "
-            f"holdout[{next(iter(holdout.by_metric))!r}].",
-        )
 
 
 def _rows_changed() -> errors.InvalidArgument:
@@ -431,26 +477,40 @@ def _rows_changed() -> errors.InvalidArgument:
     )
 
 
-def _guarded(
-    holdout: open_ladder.OpenLadder,
-    estimator: Any,
-    current: Round | None,
-    steps: tuple[Any, ...] = (),
-) -> float | dict[str, float]:
-    """Submit what an estimator predicts on the holdout, and return the feedback to the search."""
-    described, asking = _description(estimator, current)
+def _guarded(holdout: open_ladder.OpenLadder, estimator: Any) -> float | dict[str, float]:
+    """Submit a candidate of a search, or what somebody asks about by hand or within a fit."""
+    within, current = rounds.around()
+    if current is None or within:
+        steps = pipelines.steps_before(within, None if current is None else current.steps)
+        origin = _after(steps, describe_estimator(estimator))
+        return _submitted(holdout, estimator, origin, steps)
+    if not current.intact():
+        raise _rows_changed()
+    origin = _after(current.steps, describe_estimator(estimator))
+    batch = None if asks(estimator) else rounds.batch_of(current)
+    size = None if batch is None else current.size
+    origin = replace(origin, search=current.search, batch=batch, size=size)
+    trial = thirdparty.running_trial() if current.consumer() == "cross_validate" else None
+    return _submitted(holdout, estimator, origin, current.steps, trial)
+
+
+def _after(steps: tuple[Any, ...], described: dict[str, Any]) -> open_ladder.Origin:
+    """Return where a submission comes from, with the names of the steps before its model."""
     if steps:
         described |= {"after": [type(part).__name__ for step in steps for _, part in step.steps]}
-    if current is not None and current.candidate is not None:
-        described |= {"candidate": current.candidate}
-    search = None if current is None else current.search
-    batch = None if current is None or asking else current.batch
-    place = None if batch is None or current is None else current.place
-    origin = open_ladder.Origin(batch=batch, search=search, place=place, context=described)
-    # Between a search and the rows that it was given is no trial.
-    trial = None if current is not None and current.own_rows else rounds.trial()
+    return open_ladder.Origin(context=described)
+
+
+def _submitted(
+    holdout: open_ladder.OpenLadder,
+    estimator: Any,
+    origin: open_ladder.Origin,
+    steps: tuple[Any, ...] = (),
+    trial: Any = None,
+) -> float | dict[str, float]:
+    """Submit what an estimator predicts on the holdout, and return the feedback to the search."""
     if trial is None:
-        release = holdout.submit(_predictions(holdout, estimator, current, steps), origin)
+        release = holdout.submit(holdout.predict(estimator, steps), origin)
     else:
         from ladderholdout.integrations.optuna.trials import submit_fitted
 
@@ -473,84 +533,6 @@ def _fed_back(holdout: open_ladder.OpenLadder, release: Release) -> float:
     return feedback_of(holdout.feedback, release.score, held, margin)
 
 
-# A candidate of each search and of the names that its points set, described, in this process.
-_described: dict[tuple[str, ...], dict[str, Any]] = {}
-_KNOWN = 16
-
-
-def _description(estimator: Any, current: Round | None) -> tuple[dict[str, Any], bool]:
-    """Describe an estimator, and return whether it asks; a search's once but for its points.
-
-    All candidates of a search are copies of one estimator, with the values of a point set.
-    """
-    point = None if current is None else current.parameters
-    key = () if current is None or point is None else (current.search, *point)
-    known = _described.get(key)
-    if known is not None and point is not None:
-        values = known["parameters"] | describe_parameters(point)
-        return {**known, "parameters": values}, any(map(_is_asking, point.values()))
-    described, asking = describe_estimator(estimator), asks(estimator)
-    if point and not asking and _keeps_apart(estimator, point):
-        while len(_described) >= _KNOWN:
-            _described.pop(next(iter(_described), ()), None)  # another thread may have done so
-        _described[key] = described
-    return described, asking
-
-
-def _keeps_apart(estimator: Any, point: Mapping[str, Any]) -> bool:
-    """Return whether a value of this point decides nothing but the parameter of its name."""
-    parts = estimator.get_params(deep=True)
-    for name, value in point.items():
-        # A pipeline describes its steps a second time, and others may name what they like.
-        owner = type(parts.get(name.rpartition("__")[0], estimator))
-        if hasattr(value, "get_params") or owner.set_params is not BaseEstimator.set_params:
-            return False
-    return all(map(_is_plain, [estimator, *parts.values()]))
-
-
-def _is_plain(part: Any) -> bool:
-    """Return whether a part keeps the values that it is given as they are; what is none does."""
-    kind = type(part)
-    return (
-        not hasattr(part, "get_params")
-        or kind.__module__.startswith("sklearn.")
-        or (
-            getattr(kind, "get_params", None) is BaseEstimator.get_params
-            and getattr(kind, "set_params", None) is BaseEstimator.set_params
-        )
-    )
-
-
-_here = threading.local()
-
-
-def _predictions(
-    holdout: open_ladder.OpenLadder, estimator: Any, current: Round | None, steps: tuple[Any, ...]
-) -> open_ladder.Predictions:
-    """Predict once for all ladders of a holdout that one call of several scorers asks."""
-    known = _answers(None if current is None else current.call)
-    if known is None or holdout.by_metric:
-        return holdout.predict(estimator, steps)
-    metric = holdout.metric
-    asked = holdout.facts.place, holdout.rows().view, metric.response, metric.is_classification
-    if asked not in known:
-        known[asked] = holdout.predict(estimator, steps)
-    predictions: open_ladder.Predictions = known[asked]
-    return predictions
-
-
-def _answers(call: Any) -> dict[Any, Any] | None:
-    """Return what was predicted in one call of several scorers; None outside of one."""
-    if call is None:
-        return None
-    known: dict[Any, Any]
-    of, known = getattr(_here, "answers", (None, {}))
-    if of is not call:
-        known = {}
-        _here.answers = call, known
-    return known
-
-
 def asks(estimator: Any) -> bool:
     """Return whether a part of it, such as a search, has the guard to ask while it is fitted."""
     parts = estimator.get_params(deep=True) if hasattr(estimator, "get_params") else {}
@@ -560,6 +542,22 @@ def asks(estimator: Any) -> bool:
 def _is_asking(part: Any) -> bool:
     plain = part is None or isinstance(part, str | int | float)  # most are, and it is slow to ask
     return not plain and isinstance(part, open_ladder.HasLadder | GuardedSplit)
+
+
+def _refuse_permutations() -> None:
+    """Refuse what asks about the same model on the holdout's rows again and again, permuted."""
+    for frame in thirdparty.consumers():
+        if frame.name == "permutation_test_score":
+            pipelines.refuse_without_scorer([frame])
+        if frame.name == "permutation_importance":
+            raise errors.InvalidArgument(
+                "X",
+                "rows of your own where features are permuted",
+                "the holdout's",
+                "The guard answers for the holdout, permuted rows are scored plainly, and the two "
+                "cannot be compared: give permutation_importance rows of the training side, or "
+                "others that you keep for it.",
+            )
 
 
 def _other_labels() -> errors.InvalidArgument:

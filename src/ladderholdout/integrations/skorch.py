@@ -3,40 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self, Unpack
+from typing import Any, Self
 
 from numpy.typing import ArrayLike
 
 from ladderholdout.arguments import function
 from ladderholdout.extras import needed
 from ladderholdout.guard.open_ladder import HasLadder
-from ladderholdout.integrations.adapter import BestRound, Predict, again_at_the_end
-from ladderholdout.integrations.stopping import LadderStopping, Rule, check_classes
+from ladderholdout.integrations.adapter import Predict, refuse_stoppers
+from ladderholdout.integrations.stopping import LadderStopping, check_classes
 from ladderholdout.integrations.torch import array_of, best_state, untouched
 from ladderholdout.metrics.responses import known_classes
-from ladderholdout.thirdparty import modules_of
 
 with needed("Early stopping of skorch"):
     from skorch import NeuralNet
-    from skorch.callbacks import Callback
-    from torch.nn import ModuleList
+    from skorch.callbacks import Callback, Checkpoint, EarlyStopping
+    from torch.nn import Module, ModuleList
 
 
 def ladder_stopping(
-    holdout: HasLadder,
-    patience: int = 10,
-    *,
-    predict: Predict | None = None,
-    classes: ArrayLike | None = None,
-    **rule: Unpack[Rule],
+    holdout: HasLadder, patience: int = 10, **settings: Any
 ) -> LadderStoppingCallback:
     """Return a callback for ``NeuralNet(..., callbacks=[...])``.
 
     Parameters
     ----------
     holdout : LadderHoldout
-    patience, **rule
-        `patience`, `min_rounds` and `context` of `LadderStopping`; a round is an epoch.
+    patience, min_rounds, context
+        As for `LadderStopping`; a round is an epoch.
     predict : callable, optional
         ``predict(net, X)`` returns the net's output on the holdout's rows. By default the net
         is asked as ``holdout.submit(net)`` asks it, with `predict`, or `predict_proba` where
@@ -72,16 +66,15 @@ def ladder_stopping(
     >>> holdout.submit(net).is_incumbent  # the model kept is the incumbent
     True
     """
-    callback = LadderStoppingCallback(holdout, patience, predict=predict, classes=classes, **rule)
-    return callback.initialize()
+    return LadderStoppingCallback(holdout, patience, **settings).initialize()
 
 
 class LadderStoppingCallback(Callback):
     """Submit each epoch, stop by the ladder, end on the weights of the best epoch.
 
     Its settings are parameters of the net, as of any callback: ``callbacks__name__patience``.
-    It writes nothing into the net's history. Another callback may end training, but the
-    weights are those of the ladder's best epoch, whatever a ``load_best`` would load.
+    It writes nothing into the net's history. An `EarlyStopping` beside it, or a `Checkpoint` with
+    ``load_best``, is refused: the ladder chooses the weights.
 
     Parameters
     ----------
@@ -124,31 +117,29 @@ class LadderStoppingCallback(Callback):
 
     def on_train_begin(self, net: NeuralNet, X: Any = None, y: Any = None, **_: Any) -> None:
         """Begin a fit."""
-        # A trailing underscore keeps attributes from being taken for parameters.
-        self.best_: BestRound = best_state(self.stopping.start())
-        self.checked_ = False
+        listed = [one for _, one in net.callbacks_]
+        loading = [one for one in listed if not isinstance(one, Checkpoint) or one.load_best]
+        refuse_stoppers(loading, {"EarlyStopping": EarlyStopping, "Checkpoint": Checkpoint})
+        self.stopping.start()._fit.own.best = best_state(self.stopping)
 
     def on_epoch_begin(self, net: NeuralNet, **_: Any) -> None:
         """Refuse other classes before the first epoch: the net learns its own in `fit`."""
-        if self.checked_:
-            return
-        known = known_classes(net) if self.classes is None else self.classes
-        check_classes(self.stopping, known, _REMEDY)
-        self.checked_ = True
+        if not self.stopping.rounds:
+            known = known_classes(net) if self.classes is None else self.classes
+            check_classes(self.stopping, known, _REMEDY)
 
     def on_epoch_end(self, net: NeuralNet, **_: Any) -> None:
         """Submit the epoch; where it is the best so far, copy the weights."""
         modules = _modules(net)
         with untouched(modules):
             stop = self._submit(net)
-        self.best_.snapshot(modules)
+        self.stopping._fit.own.best.snapshot(modules)
         if stop:
             raise KeyboardInterrupt  # which a net takes for the wish to end its training
 
     def on_train_end(self, net: NeuralNet, X: Any = None, y: Any = None, **_: Any) -> None:
         """Give the net the weights of the best epoch."""
-        named = next(pair for pair in net.callbacks_ if pair[1] is self)
-        self.best_.restore(_modules(net), again_at_the_end(named, net.callbacks_))
+        self.stopping._fit.own.best.restore(_modules(net))
 
     def _submit(self, net: NeuralNet) -> bool:
         if self.predict is None and self.classes is None:
@@ -157,10 +148,6 @@ class LadderStoppingCallback(Callback):
         output = net.predict_proba(X) if self.predict is None else array_of(self.predict(net, X))
         answer = self.stopping.answer(output, classes=self.classes)
         return self.stopping.update(answer)
-
-    def __getstate__(self) -> dict[str, Any]:
-        # The best weights belong to a fit, and no fit travels.
-        return {name: value for name, value in vars(self).items() if name != "best_"}
 
 
 _REMEDY = (
@@ -171,4 +158,5 @@ _REMEDY = (
 
 def _modules(net: NeuralNet) -> ModuleList:
     """Return all modules of a net: there may be more than ``module_``."""
-    return ModuleList(modules_of(net))
+    fitted = (value for name, value in vars(net).items() if name.endswith("_"))
+    return ModuleList(value for value in fitted if isinstance(value, Module))

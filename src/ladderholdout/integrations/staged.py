@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
+from itertools import islice
 from typing import Any, Unpack
 
 import numpy as np
@@ -41,8 +42,8 @@ _STAGES = {
 _LARGEST_SEED = 2**31
 
 
-def ladder_stopping(holdout: HasLadder, patience: int = 10, **rule: Unpack[Rule]) -> Stages:
-    """Return what fits an estimator of scikit-learn and keeps the best round by the ladder.
+class Stages(adapter.Adapter):
+    """Fit an estimator of scikit-learn and keep its best round; also called `ladder_stopping`.
 
     Its `fit` is for HistGradientBoosting and GradientBoosting, its `partial_fit` for whatever
     learns in passes, and it is itself a ``monitor=`` for GradientBoosting.
@@ -52,11 +53,6 @@ def ladder_stopping(holdout: HasLadder, patience: int = 10, **rule: Unpack[Rule]
     holdout : LadderHoldout
     patience, **rule
         `patience`, `min_rounds` and `context` of `LadderStopping`.
-
-    Returns
-    -------
-    Stages
-        Its `stopping` is the `LadderStopping`.
 
     Examples
     --------
@@ -69,30 +65,20 @@ def ladder_stopping(holdout: HasLadder, patience: int = 10, **rule: Unpack[Rule]
     >>> holdout.submit(model).is_incumbent  # the model kept is the incumbent
     True
     """
-    return Stages(LadderStopping(holdout, patience, **rule))
-
-
-class Stages(adapter.Adapter):
-    """Fits and keeps the best round; made by `ladder_stopping`.
-
-    Examples
-    --------
-    >>> from sklearn.ensemble import HistGradientBoostingClassifier
-    >>> stages = ladder_stopping(holdout, patience=3)
-    >>> model = HistGradientBoostingClassifier(max_iter=20, random_state=0)
-    >>> stages.fit(model, X, y).n_iter_ <= 20
-    True
-    """
 
     _remedy_for_classes = "Fit the model on the holdout's labels: these estimators learn texts too."
+
+    def __init__(self, holdout: HasLadder, patience: int = 10, **rule: Unpack[Rule]) -> None:
+        self.stopping = LadderStopping(holdout, patience, **rule)
 
     def fit(self, estimator: BaseEstimator, X: Any, y: ArrayLike, **fit_params: Any) -> Any:
         """Fit a boosted estimator and keep its best round by the ladder.
 
         HistGradientBoosting is fitted twice: with all rounds, then with the best number of
-        them and the same random state. Its own early stopping, if it is on, still scores
-        a part of the training rows alone, and may end training; the model is that of the ladder's
-        best round all the same. So it is with the ``n_iter_no_change`` of GradientBoosting.
+        them and the same random state. ``early_stopping=True`` is refused, as is the
+        ``n_iter_no_change`` of GradientBoosting. By default scikit-learn stops early itself on more
+        than 10,000 rows, by a part of the training rows: the ladder then sees the rounds that
+        are left.
 
         Parameters
         ----------
@@ -110,10 +96,20 @@ class Stages(adapter.Adapter):
         """
         self._look(X, fit_params)
         if isinstance(estimator, _MONITORED):
+            adapter.refuse_stoppers([], {}, n_iter_no_change=estimator.n_iter_no_change)
             self._refuse(estimator, X, y)
-            return self._fit_monitored(estimator, X, y, fit_params)
+            estimator.fit(X, y, monitor=self, **fit_params)
+            estimator.n_estimators_ = len(estimator.estimators_)
+            return estimator
         if isinstance(estimator, _HISTOGRAM):
-            _refuse_warm_start(estimator)
+            if estimator.warm_start:
+                raise InvalidArgument(
+                    "warm_start",
+                    "False where the model is fitted a second time with fewer rounds",
+                    True,
+                    "estimator.set_params(warm_start=False), and train all rounds by the ladder.",
+                )
+            adapter.refuse_stoppers([], {}, early_stopping=estimator.early_stopping is True)
             self._refuse(estimator, X, y)
             return self._fit_twice(estimator, X, y, fit_params)
         raise InvalidArgument(
@@ -150,7 +146,7 @@ class Stages(adapter.Adapter):
         Returns
         -------
         object
-            The estimator as it was after its best round: a copy where that was not the last.
+            A copy of the estimator as it was after its best round.
 
         Examples
         --------
@@ -184,45 +180,29 @@ class Stages(adapter.Adapter):
         """Be the ``monitor=`` of a GradientBoosting's ``fit``.
 
         When training stops, the trees after the best round go; ``n_estimators_`` is still
-        how many were trained. An ``n_iter_no_change`` that could end training is refused, for
-        a monitor does not learn of that: `fit` does.
+        how many were trained. An ``n_iter_no_change`` is refused.
         """
         begin = variables["begin_at_stage"]
         with Loud():
             if stage == begin:
-                self._here.begin = begin
-                if not getattr(self._here, "fitting", False):
-                    _refuse_own_end(estimator, begin)
-                self._here.outputs = self._started(estimator)
-                for _ in range(begin):
-                    next(self._here.outputs)
-            stop = self.stopping.update(next(self._here.outputs))
+                adapter.refuse_stoppers([], {}, n_iter_no_change=estimator.n_iter_no_change)
+                outputs = islice(self._started(estimator), begin, None)
+                self._own.outputs = outputs
+            stop = self.stopping.update(next(self._own.outputs))
         if stop or stage == estimator.n_estimators - 1:
-            del self._here.outputs
-            _cut(estimator, begin + self.stopping.best_round)
+            del self._own.outputs
+            rounds = begin + self.stopping.best_round
+            for name in ("estimators_", "train_score_", "oob_improvement_", "oob_scores_"):
+                if hasattr(estimator, name):
+                    setattr(estimator, name, getattr(estimator, name)[:rounds])
             return True
         return False
 
-    def _fit_monitored(
-        self, estimator: Any, X: Any, y: ArrayLike, fit_params: dict[str, Any]
-    ) -> Any:
-        self._here.fitting = True
-        try:
-            estimator.fit(X, y, monitor=self, **fit_params)
-        finally:
-            self._here.fitting = False
-        if hasattr(self._here, "outputs"):  # its own early stopping ended training
-            del self._here.outputs
-            _cut(estimator, self._here.begin + self.stopping.best_round)
-        estimator.n_estimators_ = len(estimator.estimators_)
-        return estimator
-
     def _refuse(self, estimator: Any, X: Any, y: ArrayLike) -> None:
         """Refuse rows and classes before they are trained on."""
-        rows = self.stopping.start(library="sklearn").X
+        self._start(np.unique(y) if is_classifier(estimator) else None, library="sklearn")
+        rows = self.stopping.X
         adapter.refuse_columns(rows, adapter.columns_of(X), adapter.width_of(X))
-        if is_classifier(estimator):
-            self._check_classes(np.unique(y))
 
     def _fit_twice(self, estimator: Any, X: Any, y: ArrayLike, fit_params: dict[str, Any]) -> Any:
         given = {name: getattr(estimator, name) for name in ("max_iter", "random_state")}
@@ -246,38 +226,11 @@ class Stages(adapter.Adapter):
 
     def _started(self, estimator: Any) -> Iterator[Any]:
         """Begin a fit and return what each of its stages predicts, made one at a time."""
-        self._check_classes(getattr(estimator, "classes_", None))
-        self.stopping.start(library="sklearn", estimator=type(estimator).__name__)
-        metric = self.stopping.metric
-        outputs = getattr(estimator, _STAGES[metric.response])(self.stopping.X)
-        yield from (
-            outputs if metric.response in ("labels", "values") else map(self._answer, outputs)
-        )
+        known = getattr(estimator, "classes_", None)
+        self._start(known, library="sklearn", estimator=type(estimator).__name__)
+        response = self.stopping.metric.response
+        outputs = getattr(estimator, _STAGES[response])(self.stopping.X)
+        return outputs if response in ("labels", "values") else map(self._answer, outputs)
 
 
-def _refuse_warm_start(estimator: Any) -> None:
-    if estimator.warm_start:
-        raise InvalidArgument(
-            "warm_start",
-            "False where the model is fitted a second time with fewer rounds",
-            True,
-            "estimator.set_params(warm_start=False), and train all rounds by the ladder.",
-        )
-
-
-def _refuse_own_end(estimator: Any, begin: int) -> None:
-    patience = estimator.n_iter_no_change
-    if patience is not None and patience < estimator.n_estimators - begin:
-        raise InvalidArgument(
-            "n_iter_no_change",
-            "None where the ladder's object is the monitor",
-            patience,
-            "Where both may stop training, the ladder's object fits: "
-            "ladder_stopping(holdout).fit(model, X, y).",
-        )
-
-
-def _cut(estimator: Any, rounds: int) -> None:
-    for name in ("estimators_", "train_score_", "oob_improvement_", "oob_scores_"):
-        if hasattr(estimator, name):
-            setattr(estimator, name, getattr(estimator, name)[:rounds])
+ladder_stopping = Stages

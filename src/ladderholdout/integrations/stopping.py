@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeAlias, TypedDict
+from types import SimpleNamespace
+from typing import Any, TypedDict
 from uuid import uuid4
 
 import numpy as np
@@ -29,33 +30,8 @@ from ladderholdout.metrics import arrays as forms
 _ROUNDING = 1e-6
 
 
-def _as_asked(
-    metric: Metric,
-    classes: NDArray[Any] | None,
-    output: Any,
-    known: ArrayLike | None = None,
-) -> NDArray[Any]:
-    """Turn a model's output into predictions as a metric asks for them.
-
-    >>> from ladderholdout.metrics import get_metric
-    >>> classes = np.array(["no", "yes"])
-    >>> print(_as_asked(get_metric("accuracy"), classes, [0.2, 0.9]))
-    ['no' 'yes']
-    >>> print(_as_asked(get_metric("accuracy"), classes, [0.2, 0.9], known=["yes", "no"]))
-    ['yes' 'no']
-    """
-    table = forms.readable(output, "predictions")
-    if not metric.is_classification or classes is None:
-        return table
-    if metric.response != "scores":
-        _refuse_margins(table)
-    order = classes if known is None else forms.label_vector(known, "classes")
-    columns = _columns(table, len(order))
-    if metric.response == "labels" and np.isnan(columns).any():
-        raise InvalidSubmission("predictions", "probabilities", "an array with nan")
-    if metric.response == "probabilities" and np.array_equal(order, classes):
-        return columns
-    return metric.respond(_Answered(order, columns), None, classes)
+# Rounds that wait are as many as together make so many numbers.
+_MOST_WAITING = 2_000_000
 
 
 def check_classes(stopping: LadderStopping, known: ArrayLike | None, remedy: str) -> None:
@@ -92,31 +68,6 @@ def check_classes(stopping: LadderStopping, known: ArrayLike | None, remedy: str
                 f"{what}, so that nobody knows which belongs to which",
                 remedy,
             )
-
-
-def count_round(stopping: LadderStopping, made: Made) -> bool:
-    """Count one round that is submitted later, and return whether to stop.
-
-    Training goes on for `patience` rounds after an improvement whatever is answered. So the
-    rounds wait until the last of them might end it, and are then submitted in one transaction,
-    with the predictions that `made` returns. They also are as soon as this thread reads what
-    was released, or submits anything else.
-
-    Parameters
-    ----------
-    stopping : LadderStopping
-    made : callable
-        From a number of rounds to the predictions of the oldest rounds that wait.
-    """
-    fit = stopping._fit
-    fit.made, fit.waiting = made, fit.waiting + 1
-    submit_later(fit, partial(stopping._settle, fit))
-    earliest = max(stopping.min_rounds, fit.best_round + stopping.patience)
-    numbers = fit.waiting * fit.ladder.facts.n * fit.columns
-    due = len(fit.releases) + fit.waiting >= earliest
-    if due or numbers >= _MOST_WAITING or not fit.here:
-        stopping._settle(fit)
-    return fit.stopped
 
 
 class _Answered:
@@ -159,16 +110,9 @@ def _refuse_margins(table: NDArray[Any]) -> None:
         )
 
 
-Made: TypeAlias = Callable[[int], Sequence[Any]]
-"""From a number of rounds to the predictions of the oldest rounds that wait."""
-
-# Rounds that wait are as many as together make so many numbers.
-_MOST_WAITING = 2_000_000
-
-
 @dataclass(slots=True, repr=False)
 class Fit:
-    """One training run: what was released of its rounds, and how many wait to be submitted.
+    """One training run: what was released of its rounds, and which wait to be submitted.
 
     `classes` are the holdout's.
     """
@@ -194,13 +138,10 @@ class Fit:
     # Whether the user was warned that the budget is used up, and whether `X` was read.
     warned: bool = False
     rows_read: bool = False
-    waiting: int = 0
-    made: Made | None = None
-
-    @property
-    def columns(self) -> int:
-        """How many columns its predictions have at most."""
-        return 1 if self.classes is None else len(self.classes)
+    # What makes the predictions of each round that is not submitted yet, in their order.
+    waiting: list[Callable[[], Any]] = field(default_factory=list)
+    # What an adapter keeps of the fit.
+    own: SimpleNamespace = field(default_factory=SimpleNamespace)
 
     @property
     def here(self) -> bool:
@@ -220,13 +161,15 @@ class Fit:
             self.batch, self.begin = uuid4().hex, len(self.releases)
             self.seen, self._shown = False, latest
         first = len(self.releases) + 1
-        return [self._origin(number) for number in range(first, first + count)]
-
-    def _origin(self, number: int) -> Origin:
-        context = {**self.context, "fit": self.id, "round": number}
-        if not self.here:
-            return Origin(context=context)  # whose round is next is not fixed
-        return Origin(batch=self.batch, place=number - self.begin, context=context)
+        batch = self.batch if self.here else None  # whose round is next among threads is not fixed
+        return [
+            Origin(
+                batch=batch,
+                place=None if batch is None else number - self.begin,
+                context={**self.context, "fit": self.id, "round": number},
+            )
+            for number in range(first, first + count)
+        ]
 
     def take(self, release: Release) -> None:
         """Count one round.
@@ -304,9 +247,6 @@ class LadderStopping:
     (2, 4)
     """
 
-    _last: Fit | None
-    _here: threading.local
-
     def __init__(
         self,
         holdout: HasLadder,
@@ -319,7 +259,9 @@ class LadderStopping:
         self.patience = whole("patience", patience)
         self.min_rounds = whole("min_rounds", min_rounds)
         self.context = jsonable(context)
-        self._forget()
+        # The fit that began last in each thread, and in any.
+        self._here = threading.local()
+        self._last: Fit | None = None
 
     @property
     def metric(self) -> Metric:
@@ -379,28 +321,48 @@ class LadderStopping:
             Elsewhere: the same. Nothing was released.
         """
         fit = self._fit
-        self._settle(fit)
         with Loud():
             forms.refuse_masked("predictions", predictions)
             predictions = forms.by_index(predictions, fit.X)
-        self._submit(fit, lambda: [predictions], 1)
+        fit.waiting.append(lambda: predictions)
+        self._settle(fit)
+        return fit.stopped
+
+    def _later(self, made: Callable[[], Any]) -> bool:
+        """Count one round that is submitted later, and return whether to stop.
+
+        Training goes on for `patience` rounds after an improvement whatever is answered. So the
+        rounds wait until the last of them might end it, and are then submitted in one transaction,
+        with the predictions that `made` returns for each. They also are as soon as this thread
+        reads what was released, or submits anything else.
+        """
+        fit = self._fit
+        fit.waiting.append(made)
+        submit_later(fit, partial(self._settle, fit))
+        count, width = len(fit.waiting), 1 if fit.classes is None else len(fit.classes)
+        due = len(fit.releases) + count >= max(self.min_rounds, fit.best_round + self.patience)
+        if due or count * fit.ladder.facts.n * width >= _MOST_WAITING or not fit.here:
+            self._settle(fit)
         return fit.stopped
 
     def _settle(self, fit: Fit) -> None:
-        """Submit the rounds of a fit that wait."""
+        """Submit the rounds of a fit that wait, and find out whether it is to stop."""
         submitted(fit)
-        count, fit.waiting = fit.waiting, 0
-        if count:
-            assert fit.made is not None
-            self._submit(fit, partial(fit.made, count), count)
-
-    def _submit(self, fit: Fit, made: Callable[[], Sequence[Any]], count: int) -> None:
-        """Submit the next rounds of a fit, and find out whether it is to stop."""
+        waiting, fit.waiting = fit.waiting, []
+        if not waiting:
+            return
         with Loud():
-            self._check_order(fit)
-        with Loud():
-            rounds = [Predictions({ALONE: predictions}) for predictions in made()]
-            releases = fit.ladder.submit_all(rounds, fit.origins(count))
+            # In another process, rows that were given in another order than the registered one
+            # come in the registered one: predictions made without reading `X` have another order.
+            if not (fit.order_known or fit.rows_read):
+                raise InvalidArgument(
+                    "predictions",
+                    "made from the rows of X, the attribute of this object",
+                    "made without reading it, in another process than the one that gave the rows",
+                    "The rows came in another order than the registered one.",
+                )
+            rounds = [Predictions({ALONE: made()}) for made in waiting]
+            releases = fit.ladder.submit_all(rounds, fit.origins(len(rounds)))
         for release in releases:
             self._warn_if_spent(fit, release)
             fit.take(release)
@@ -473,8 +435,19 @@ class LadderStopping:
         [0, 1]
         """
         with Loud():
-            fit = self._fit
-            return _as_asked(self.metric, fit.classes, forms.by_index(output, fit.X), classes)
+            fit, metric = self._fit, self.metric
+            table = forms.readable(forms.by_index(output, fit.X), "predictions")
+            if not metric.is_classification or fit.classes is None:
+                return table
+            if metric.response != "scores":
+                _refuse_margins(table)
+            order = fit.classes if classes is None else forms.label_vector(classes, "classes")
+            columns = _columns(table, len(order))
+            if metric.response == "labels" and np.isnan(columns).any():
+                raise InvalidSubmission("predictions", "probabilities", "an array with nan")
+            if metric.response == "probabilities" and np.array_equal(order, fit.classes):
+                return columns
+            return metric.respond(_Answered(order, columns), None, fit.classes)
 
     # -- what is known of the fit ---------------------------------------------------------
 
@@ -503,7 +476,7 @@ class LadderStopping:
         Reading it ends the batch of the rounds so far.
         """
         fit = self._read()
-        return self.rounds if fit is None else fit.best_round or self.rounds
+        return 0 if fit is None else fit.best_round or len(fit.releases)
 
     @property
     def improved(self) -> bool:
@@ -522,18 +495,6 @@ class LadderStopping:
         """What was released of this fit's rounds, in their order; reading it ends the batch."""
         fit = self._read()
         return () if fit is None else tuple(fit.releases)
-
-    @property
-    def _last_is_best(self) -> bool:
-        # For an adapter that snapshots a model: it steers nothing, so the batch goes on.
-        fit = self._known
-        return fit is not None and 0 < fit.best_round == len(fit.releases)
-
-    @property
-    def _last_is_kept(self) -> bool:
-        # The model to keep is that of the best round, or the last one where none improved.
-        fit = self._known
-        return fit is not None and fit.best_round in (0, len(fit.releases))
 
     def _read(self) -> Fit | None:
         """Return the fit whose feedback is read now, which ends its batch."""
@@ -563,17 +524,6 @@ class LadderStopping:
         assert self._known is not None
         return self._known
 
-    def _check_order(self, fit: Fit) -> None:
-        # In another process, rows that were given in another order than the registered one
-        # come in the registered one: predictions made without reading `X` have another order.
-        if not (fit.order_known or fit.rows_read):
-            raise InvalidArgument(
-                "predictions",
-                "made from the rows of X, the attribute of this object",
-                "made without reading it, in another process than the one that gave the rows",
-                "The rows came in another order than the registered one.",
-            )
-
     def _warn_if_spent(self, fit: Fit, release: Release) -> None:
         if fit.warned or release.releases_left != 0:
             return
@@ -588,18 +538,10 @@ class LadderStopping:
 
     # -- passing it around ----------------------------------------------------------------
 
-    def _forget(self) -> None:
-        self._last, self._here = None, threading.local()
-
-    def __getstate__(self) -> dict[str, Any]:
+    def __reduce__(self) -> tuple[Any, ...]:
         # A copy, in this process or another, begins without a fit.
-        kept = vars(self).copy()
-        del kept["_last"], kept["_here"]
-        return kept
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._forget()
+        rule: Rule = {"min_rounds": self.min_rounds, "context": self.context}
+        return partial(type(self), self.holdout, self.patience, **rule), ()
 
     def __repr__(self) -> str:
         return (

@@ -5,33 +5,24 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Self, Unpack
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from ladderholdout.arguments import function, whole
-from ladderholdout.errors import InvalidArgument, InvalidSubmission
+from ladderholdout.errors import InvalidArgument
 from ladderholdout.extras import needed
-from ladderholdout.guard.open_ladder import HasLadder
-from ladderholdout.integrations.adapter import Adapter, BestRound, Link, Predict
-from ladderholdout.integrations.stopping import LadderStopping, Rule
+from ladderholdout.integrations.adapter import BestRound, Network, one_output
+from ladderholdout.integrations.stopping import LadderStopping
 
 with needed("Early stopping of PyTorch"):
     import torch
 
 
-def ladder_stopping(
-    holdout: HasLadder,
-    patience: int = 10,
-    *,
-    predict: Predict | None = None,
-    batch_size: int = 1024,
-    classes: ArrayLike | None = None,
-    link: Link | None = None,
-    **rule: Unpack[Rule],
-) -> TorchStopping:
-    """Return what stops a training loop of your own.
+class TorchStopping(Network):
+    """The epochs of a training loop of your own, and the state of the best of them.
+
+    It is also called `ladder_stopping`.
 
     Parameters
     ----------
@@ -42,8 +33,8 @@ def ladder_stopping(
         ``predict(module, X)`` returns the module's output on the holdout's rows, for modules
         that take something else than one tensor of them. It is called in evaluation mode and
         without gradients.
-    batch_size : int, default=1024
-        How many rows the module is given at a time.
+    batch_size : int, optional
+        How many rows the module is given at a time; by default 1024.
     classes : array-like, optional
         The holdout's classes in the order of the module's outputs; they have to be stated where
         they are not the numbers 0 to k - 1.
@@ -51,10 +42,6 @@ def ladder_stopping(
         From logits, as a NumPy array, to probabilities: `scipy.special.expit` for one output,
         ``functools.partial(scipy.special.softmax, axis=1)`` for one output per class. No library
         knows which of the two a network returns.
-
-    Returns
-    -------
-    TorchStopping
 
     Raises
     ------
@@ -87,27 +74,8 @@ def ladder_stopping(
     >>> holdout.submit(epochs.predictions(model)).is_incumbent  # the model kept is the incumbent
     True
     """
-    stopping = LadderStopping(holdout, patience, **rule)
-    return TorchStopping(stopping, predict, batch_size, classes, link)
 
-
-class TorchStopping(Adapter):
-    """The epochs of a training loop, and the state of the best of them.
-
-    `ladder_stopping` makes it.
-    """
-
-    def __init__(
-        self,
-        stopping: LadderStopping,
-        predict: Predict | None,
-        batch_size: int,
-        classes: ArrayLike | None,
-        link: Link | None,
-    ) -> None:
-        super().__init__(stopping, classes, link)
-        self._predict = None if predict is None else function("predict", predict)
-        self._batch_size = whole("batch_size", batch_size)
+    _batch_size = 1024
 
     def start(self, **context: Any) -> Self:
         """Begin a fit: the epochs of the one before are forgotten.
@@ -122,8 +90,8 @@ class TorchStopping(Adapter):
         TorchStopping
             This object.
         """
-        self._check_classes()
-        self._here.best = best_state(self.stopping.start(**context))
+        self._start(**context)
+        self._own.best = best_state(self.stopping)
         return self
 
     def update(self, module: torch.nn.Module) -> bool:
@@ -146,12 +114,10 @@ class TorchStopping(Adapter):
         SearchStopped
             The same inside a search of scikit-learn.
         """
-        if not hasattr(self._here, "best"):  # begun by another thread, or by this very epoch
+        if not hasattr(self._own, "best"):  # begun by this very epoch
             self._check_classes()
-            self._here.best = best_state(self.stopping)
-        stop = self._submit(self._output(module))
-        self._here.best.snapshot(module)
-        return stop
+            self._own.best = best_state(self.stopping)
+        return self._round(lambda: self._output(module), module)
 
     def restore(self, module: torch.nn.Module) -> None:
         """Give the module the state of the best epoch; within a fit that ends its batch.
@@ -160,31 +126,8 @@ class TorchStopping(Adapter):
         ----------
         module : torch.nn.Module
         """
-        self._restore(module)
-
-    def _restore(self, module: torch.nn.Module, again: bool = False) -> None:
-        if hasattr(self._here, "best"):
-            self._here.best.restore(module, again)
-
-    def predictions(self, module: torch.nn.Module) -> NDArray[Any]:
-        """Return a module's predictions on the holdout's rows, as the metric asks for them.
-
-        Parameters
-        ----------
-        module : torch.nn.Module
-
-        Returns
-        -------
-        ndarray
-            What `update` submits. Submitted again by hand, it is a repeat.
-
-        Raises
-        ------
-        InvalidArgument, InvalidSubmission
-            The output has another form than the metric asks for.
-        """
-        self._check_classes()
-        return self._answer(self._output(module))
+        if hasattr(self._own, "best"):
+            self._own.best.restore(module)
 
     def _output(self, module: torch.nn.Module) -> Any:
         predict = self._predict or self._forward
@@ -199,20 +142,19 @@ class TorchStopping(Adapter):
             # A copy: a module that works in place must not change the holdout's rows.
             batch = torch.tensor(rows[start : start + self._batch_size])
             batch = batch.to(dtype) if batch.is_floating_point() else batch
-            outputs.append(one_tensor(module(batch.to(device))))
+            outputs.append(one_output(module(batch.to(device)), torch.Tensor))
         return torch.cat(outputs)
 
 
-def best_state(stopping: LadderStopping) -> BestRound:
-    """Return what holds the state of a module after its best epoch.
+ladder_stopping = TorchStopping
 
-    Other callbacks may put other weights into it when training is over.
-    """
+
+def best_state(stopping: LadderStopping) -> BestRound:
+    """Return what holds the state of a module after its best epoch."""
     return BestRound(
         stopping,
         lambda module: copy.deepcopy(module.state_dict()),
         lambda module, state: module.load_state_dict(state) and None,
-        others=True,
     )
 
 
@@ -250,18 +192,6 @@ def numbers_of(X: Any) -> NDArray[Any]:
             "predict=lambda model, X: ... returns the model's output on the rows.",
         )
     return rows
-
-
-def one_tensor(output: Any) -> torch.Tensor:
-    """Refuse what is no single tensor."""
-    if not isinstance(output, torch.Tensor):
-        raise InvalidSubmission(
-            "predictions",
-            "from a module that returns one tensor",
-            f"from one that returns a {type(output).__name__}",
-            "Pick the output that counts: predict=lambda model, X: ...",
-        )
-    return output
 
 
 def array_of(output: Any) -> Any:

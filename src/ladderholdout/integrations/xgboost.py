@@ -3,34 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.extras import needed
 from ladderholdout.guard.open_ladder import HasLadder
 from ladderholdout.integrations import adapter
 from ladderholdout.integrations.rounds import Loud
-from ladderholdout.integrations.stopping import LadderStopping, Rule
+from ladderholdout.integrations.stopping import LadderStopping
 from ladderholdout.thirdparty import BOOSTER, BOOSTER_OF, called_from, local_of
 
 with needed("Early stopping of XGBoost"):
     import xgboost as xgb
 
 
-def ladder_stopping(
-    holdout: HasLadder,
-    patience: int = 10,
-    *,
-    classes: ArrayLike | None = None,
-    dmatrix: Mapping[str, Any] | None = None,
-    **rule: Unpack[Rule],
-) -> Callback:
-    """Return a callback that stops XGBoost by the ladder and keeps its best round.
+class LadderStoppingCallback(adapter.Adapter, xgb.callback.TrainingCallback):
+    """Stop XGBoost by the ladder and keep its best round; also called `ladder_stopping`.
 
     Give it as ``callbacks=[...]`` to ``xgboost.train`` or to an estimator; the holdout goes
     nowhere near ``evals``. The model that comes back is cut after the best round by the
@@ -51,11 +43,6 @@ def ladder_stopping(
         The holdout's classes in the order of the numbers 0 to k - 1 that XGBoost learns; they
         have to be stated where they are not these numbers.
 
-    Returns
-    -------
-    Callback
-        Its `stopping` is the `LadderStopping`.
-
     Examples
     --------
     >>> import xgboost as xgb
@@ -67,68 +54,63 @@ def ladder_stopping(
     >>> holdout.submit(model).is_incumbent  # the model kept is the incumbent
     True
     """
-    stopping = LadderStopping(holdout, patience, **rule)
-    return Callback(stopping, classes, dmatrix)
-
-
-class Callback(adapter.Adapter, xgb.callback.TrainingCallback):
-    """What XGBoost calls around each iteration; made by `ladder_stopping`."""
 
     def __init__(
         self,
-        stopping: LadderStopping,
-        classes: ArrayLike | None,
-        dmatrix: Mapping[str, Any] | None,
+        holdout: HasLadder,
+        patience: int = 10,
+        *,
+        dmatrix: Mapping[str, Any] | None = None,
+        **settings: Unpack[adapter.Settings],
     ) -> None:
-        super().__init__(stopping, classes)
+        super().__init__(holdout, patience, **settings)
         self._dmatrix = {"enable_categorical": True, **(dmatrix or {})}
 
     def before_training(self, model: Any) -> Any:
         """Begin a fit."""
         with Loud():
             adapter.refuse_folds(model, xgb.Booster, "xgboost")
-            self._check_classes()
-            self.stopping.start(library="xgboost")
-            others = [
-                callback
-                for callback in _running_callbacks()
-                if callback is not self and type(callback) not in _REPORTERS
-            ]
-            training = _Training(self.stopping, model, self._dmatrix, others)
-            self._here.training = training
+            adapter.refuse_stoppers(
+                local_of(BOOSTER, "callbacks") or (),
+                {"EarlyStopping": xgb.callback.EarlyStopping},
+                early_stopping_rounds=local_of(BOOSTER, "early_stopping_rounds"),
+            )
+            self._start(library="xgboost")
+            training = _Training(self.stopping, model, self._dmatrix)
+            self._own.training = training
+            if not training.lasting:
+                save, load = xgb.Booster.save_raw, xgb.Booster.load_model
+                self._own.best = adapter.BestRound(self.stopping, save, load)
         return model
 
     def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
         """Submit one iteration; return whether to stop."""
-        training: _Training = self._here.training
-        training.evals = evals_log
         with Loud():
-            output = training.output(model)
-            if not training.can_be_cut(model):
-                stop = self._submit(output)
-                training.best.snapshot(model)
-                return stop
-        training.waiting.append(output)
-        return self._submit_later(training.taken)
+            output = self._own.training.output(model)
+        return self._round(lambda: output, model)
 
     def after_training(self, model: Any) -> Any:
         """Keep the best round."""
-        training: _Training = self._here.training
-        again = adapter.again_at_the_end(self, _running_callbacks())
-        if not again:
-            del self._here.training
-        return training.kept(model, again)
+        training, self._own.training = self._own.training, None
+        rounds = training.before + self.stopping.best_round
+        if not training.lasting:
+            model = self._own.best.restore(model)
+        elif rounds < model.num_boosted_rounds():
+            whole, model = model, model[:rounds]
+            model.set_attr(**whole.attributes())
+        if rounds > training.before:
+            model.best_iteration = rounds - 1
+        return model
+
+
+ladder_stopping = LadderStoppingCallback
 
 
 class _Training:
     """A model in training, and the holdout's rows as XGBoost wants them."""
 
     def __init__(
-        self,
-        stopping: LadderStopping,
-        model: xgb.Booster,
-        dmatrix: Mapping[str, Any],
-        others: Sequence[Any],
+        self, stopping: LadderStopping, model: xgb.Booster, dmatrix: Mapping[str, Any]
     ) -> None:
         learner = json.loads(model.save_config())["learner"]
         objective, trees = learner["objective"]["name"], learner["gradient_booster"]
@@ -140,27 +122,19 @@ class _Training:
             adapter.refuse_margins(stopping.metric, "XGBoost", "binary:logistic")
         self._codes = objective == "multi:softmax"
         self._width = int(learner["learner_model_param"]["num_class"])
-        # Dropout weighs earlier trees anew. XGBoost 3.4 has it in gbtree, and turns dart into that.
-        drops = any(float(dropout.get(name, 0)) for name in ("rate_drop", "one_drop"))
-        self._lasting = booster == "gbtree" and not drops and not any(map(_changes_models, others))
         # For dart the estimators predict otherwise, with other last digits.
         plain = not dmatrix.keys() - {"enable_categorical", "missing"}
         self._inplace = booster == "dart" and plain and called_from(BOOSTER_OF.module)
-        self._before = model.num_boosted_rounds()
-        self._stopping, self._X = stopping, stopping.X
+        self.before, self._X = model.num_boosted_rounds(), stopping.X
         # One for all rounds: XGBoost remembers what it has predicted on it.
         self._rows, self._missing = _rows_like(local_of(BOOSTER, "dtrain"), self._X, dmatrix)
-        self.best = adapter.BestRound(
-            stopping, xgb.Booster.save_raw, xgb.Booster.load_model, bool(others)
-        )
-        self.evals: Mapping[str, Mapping[str, Sequence[Any]]] = {}
-        self.waiting: deque[NDArray[Any]] = deque()
-        self._cut: bool | None = None
-
-    def taken(self, count: int) -> Iterator[NDArray[Any]]:
-        """Yield the outputs of the oldest rounds that wait."""
-        for _ in range(count):
-            yield self.waiting.popleft()
+        # Dropout weighs earlier trees anew. XGBoost 3.4 has it in gbtree, and turns dart into that.
+        drops = any(float(dropout.get(name, 0)) for name in ("rate_drop", "one_drop"))
+        # The cut model of XGBoost 3.2 has lost the names of its categories: on a frame that lists
+        # them in another order it would predict something else.
+        kept = not drops and not _categories(self._rows.feature_types)
+        # Whether the best round can be had back by cutting off later ones.
+        self.lasting = booster == "gbtree" and kept
 
     def output(self, model: xgb.Booster) -> NDArray[Any]:
         """Return what the model puts out now."""
@@ -170,82 +144,17 @@ class _Training:
             output = model.predict(self._rows)
         return np.eye(self._width)[output.astype(int)] if self._codes else np.asarray(output)
 
-    def kept(self, model: xgb.Booster, again: bool) -> xgb.Booster:
-        """Return the model of the best round; `again` where others may change it after that."""
-        stopping = self._stopping
-        rounds, evaluated = stopping.best_round, self._evaluated(model)
-        if not self._cut:
-            model = self.best.restore(model, again)
-        elif self._before + rounds < model.num_boosted_rounds():
-            whole, model = model, model[: self._before + rounds]
-            model.set_attr(**whole.attributes())
-        if rounds:
-            model.best_iteration = self._before + rounds - 1
-        if rounds and evaluated is not None:
-            model.best_score = evaluated[rounds - 1]
-        return model
 
-    def _evaluated(self, model: xgb.Booster) -> Sequence[Any] | None:
-        """Return the values by which XGBoost's own early stopping went; None where there is none.
-
-        It leaves its best round and that one's value in the model, which are no more those of the
-        model once the ladder has chosen another round.
-        """
-        noted = model.attributes()
-        if "best_score" not in noted or "best_iteration" not in noted:
-            return None
-        best, score = int(noted["best_iteration"]) - self._before, float(noted["best_score"])
-        every = [values for data in self.evals.values() for values in data.values()]
-        same = (values for values in every if 0 <= best < len(values) and values[best] == score)
-        return next(same, None)
-
-    def can_be_cut(self, model: xgb.Booster) -> bool:
-        """Return whether the best round can be had back by cutting off later ones."""
-        if self._cut is None:
-            # The cut model of XGBoost 3.2 has lost the names of its categories: on a frame that
-            # lists them in another order it would predict something else.
-            categories = getattr(model, "get_categories", None)
-            self._cut = self._lasting and (categories is None or categories().empty())
-        return self._cut
-
-
-_REPORTERS = (
-    xgb.callback.EvaluationMonitor,
-    xgb.callback.LearningRateScheduler,
-    xgb.callback.TrainingCheckPoint,
-)
-"""The callbacks of XGBoost that neither end training nor cut models."""
-
-
-def _running_callbacks() -> list[Any]:
-    """Return the callbacks of the training that runs in this thread, as the list that it calls.
-
-    XGBoost 2 holds them in a set, whose order is by chance. It is replaced by a list, so that one
-    of them can be called last.
-    """
-    container = local_of(BOOSTER, "cb_container")
-    if isinstance(getattr(container, "callbacks", None), set):
-        container.callbacks = list(container.callbacks)
-    callbacks: list[Any] = getattr(container, "callbacks", [])
-    return callbacks
-
-
-def _changes_models(callback: Any) -> bool:
-    """Return whether a callback may hand on another model when training is over."""
-    plain = xgb.callback.TrainingCallback.after_training
-    if isinstance(callback, xgb.callback.EarlyStopping):
-        return bool(callback.save_best)
-    return type(callback).after_training is not plain
-
-
-def _rows_like(
-    train: xgb.DMatrix | None, X: Any, dmatrix: Mapping[str, Any]
-) -> tuple[xgb.DMatrix, Any]:
+def _rows_like(train: xgb.DMatrix, X: Any, dmatrix: Mapping[str, Any]) -> tuple[xgb.DMatrix, Any]:
     """Return the holdout's rows as the training rows were read, and what is missing there."""
-    if train is None:
-        with adapter.understood("XGBoost"):
-            return xgb.DMatrix(X, **dmatrix), dmatrix.get("missing", np.nan)
-    _refuse_base_margin(train, dmatrix)
+    if len(train.get_base_margin()) and "base_margin" not in dmatrix:
+        raise InvalidArgument(
+            "dmatrix",
+            "with the base_margin of the holdout's rows where the training rows have one",
+            "without it",
+            "XGBoost keeps none in its model: "
+            "ladder_stopping(holdout, dmatrix={'base_margin': ...}).",
+        )
     types = train.feature_types
     settings: dict[str, Any] = {"missing": train.missing}
     if not hasattr(X, "columns") and train.feature_names is None and types is not None:
@@ -277,14 +186,3 @@ def _rows_like(
 def _categories(types: Sequence[str] | None) -> list[int]:
     """Return the places of the columns that hold categories."""
     return [place for place, kind in enumerate(types or ()) if kind == "c"]
-
-
-def _refuse_base_margin(train: xgb.DMatrix, dmatrix: Mapping[str, Any]) -> None:
-    if len(train.get_base_margin()) and "base_margin" not in dmatrix:
-        raise InvalidArgument(
-            "dmatrix",
-            "with the base_margin of the holdout's rows where the training rows have one",
-            "without it",
-            "XGBoost keeps none in its model: "
-            "ladder_stopping(holdout, dmatrix={'base_margin': ...}).",
-        )

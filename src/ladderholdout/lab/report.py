@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ladderholdout import pictures
 from ladderholdout.lab import ANALYSTS, Course, simulate
 from ladderholdout.lab.analyst import Analyst
 from ladderholdout.mechanisms import Mechanism, typed
 from ladderholdout.metrics import get_metric
-from ladderholdout.pictures import BLUES, GREEN, GREY, ORANGE, PURPLE, RED, axes_or_new, count_along
 
 if TYPE_CHECKING:
     from ladderholdout.pictures import Axes
 
-COLOURS = (RED, BLUES[0], ORANGE, GREEN, PURPLE, BLUES[2], GREY)
 STYLES = ("-", "--", "-.", ":")
 
 
@@ -146,20 +145,21 @@ def plot(played: Sequence[Played], *, ax: Axes | None = None) -> Axes:
     >>> plot(played, ax=Figure().subplots()).get_ylabel()
     'accuracy'
     """
-    ax = axes_or_new(ax)
+    ax = pictures.axes_or_new(ax)
     for place, match in enumerate(played):
         assert match.course.trace is not None  # drawn from nothing else
         released = _scores(match.metric, match.course.trace)
         submissions = np.arange(1, len(released) + 1)
-        colour, style = COLOURS[place % len(COLOURS)], STYLES[place % len(STYLES)]
+        colour = pictures.COLOURS[place % len(pictures.COLOURS)]
+        style = STYLES[place % len(STYLES)]
         low, high = np.quantile(released, [0.05, 0.95], axis=1)
-        ax.fill_between(submissions, low, high, color=colour, alpha=0.15, lw=0)
+        pictures.banded(ax, submissions, low, high, color=colour, label=None, step=None)
         ax.plot(
             submissions, released.mean(axis=1), color=colour, ls=style, label=repr(match.mechanism)
         )
         ax.axhline(float(match.true.mean()), color=colour, lw=0.8, ls=":")
     ax.set(xlabel="submissions", ylabel=played[0].metric)
-    count_along(ax)
+    pictures.count_along(ax)
     ax.legend(fontsize="small", frameon=False)
     return ax
 

@@ -21,6 +21,7 @@ from ladderholdout.guard.certify import certificate_of, certificates_of, guard_i
 from ladderholdout.guard.containment import without_frames
 from ladderholdout.guard.ladder import LocalLadder
 from ladderholdout.guard.opening import find_ladder
+from ladderholdout.guard.printing import text_table
 from ladderholdout.leaderboard.rules import is_board_rule, kind_of
 from ladderholdout.ledger.fold import Head, LadderRecord
 from ladderholdout.ledger.rules import rules_of, state_to
@@ -356,10 +357,7 @@ class Ranking(Sequence[R]):
         return RankPicture(bars, len(self.rows), f"{self.title} of {self.name}", description)
 
     def __str__(self) -> str:
-        lines = self.lines()
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        rows = ("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
-        return "\n".join([*rows, self.summary()])
+        return f"{text_table(self.lines())}\n{self.summary()}"
 
     def _repr_html_(self) -> str:
         return f"{html_table(self.title, self.lines())}<p>{escape(self.summary())}</p>"

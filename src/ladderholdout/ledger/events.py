@@ -223,8 +223,9 @@ class Submitted(Event):
 
     `query` is its number among the queries of its ladder; None for a repeat whose answer was known
     to who submitted it. `risk` is the released one, and `state` the ladder's state after, where
-    that changed. `predictions` is the digest of what is kept of them beside the event: those of
-    improvements, of the first batch (`candidate`), and in rounds those that waited.
+    that changed. `size` is how many queries its batch has at most, where that was known before the
+    first of them and places are not. `predictions` is the digest of what is kept of them beside the
+    event: those of improvements, of the first batch (`candidate`), and in rounds those that waited.
     """
 
     ladder: int
@@ -237,6 +238,7 @@ class Submitted(Event):
     search: str | None = None
     key: str | None = None
     place: int | None = None
+    size: int | None = None
     raw: float = field(repr=False)
     evidence: Json = field(repr=False)
     risk: float = field(repr=False)

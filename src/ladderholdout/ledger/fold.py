@@ -1,7 +1,7 @@
 """What a holdout is after some events; everything that is read of a ledger is read from here.
 
 `Holdout.apply` is the only place where state changes. Nothing raw is kept here, and nothing that
-grows with the number of submissions, but for the announced sizes of batches.
+grows with the number of submissions, but for the sizes of batches.
 """
 
 from __future__ import annotations
@@ -523,7 +523,7 @@ class Holdout:
                 self.runs += one.batch is not None
                 self.batch = one.batch
             self.latest, self.arrived = position, self.arrived + 1
-            if one.batch in self.sizes:
+            if one.batch is not None and (one.size is not None or one.batch in self.sizes):
                 members = self.members.setdefault(one.ladder, {})
                 members[one.batch] = members.get(one.batch, 0) + 1
         if one.state is not None:
@@ -542,7 +542,7 @@ class Holdout:
                 before._replace(kept=False) if (before.number, before.batch) == gone else before
                 for before in improved
             )
-        size = None if one.batch is None else self.sizes.get(one.batch)
+        size = None if one.batch is None else one.size or self.sizes.get(one.batch)
         made = Improvement(
             *(ladder.id, one.number, one.query, position, one.risk, one.time, one.batch),
             *(1 if alone else self.arrived, one.place, self.until, self.runs - (not alone), size),

@@ -613,7 +613,7 @@ class Log:
     def members(self, lengths: Iterable[int]) -> dict[tuple[int, str], int]:
         """Return how many queries of announced batches went to each ladder of some holdouts."""
         return {
-            (ladder, batch): min(count, known.sizes[batch])
+            (ladder, batch): min(count, known.sizes.get(batch, 1))
             for known in map(self.fold, lengths)
             for ladder, batches in known.members.items()
             for batch, count in batches.items()

@@ -197,8 +197,7 @@ class Transaction(log.Log):
 
     def submission(self, ladder_id: int, number: int) -> e.Submitted:
         """Return a submission."""
-        (found,) = self.entries(ladder_id, after=number - 1, limit=1)
-        return found
+        return self.entries(ladder_id, after=number - 1, limit=1)[0]
 
     def pages(self, ladder_id: int) -> Iterator[tuple[e.Submitted, ...]]:
         """Yield all submissions of a ladder, some at a time."""

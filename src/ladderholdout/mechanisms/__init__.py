@@ -231,7 +231,7 @@ def default_mechanism(metric: Metric, n: int, *, reserved: bool = False) -> Mech
 
 
 def mechanism_of(text: str) -> Mechanism:
-    """Read a mechanism as it is written in Python and as `list` prints it.
+    """Read a mechanism as it is written in Python and as `status` prints it.
 
     Parameters
     ----------

@@ -4,25 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from ladderholdout.arguments import choice
-from ladderholdout.guard import commands
 from ladderholdout.guard.containment import without_frames
-from ladderholdout.guard.open_ladder import HasLadder, OpenLadder, ladder_of
+from ladderholdout.guard.open_ladder import HasLadder, ladder_of
 from ladderholdout.guard.views import RAW_POLICIES
 from ladderholdout.integrations.mlflow import runs
 from ladderholdout.integrations.mlflow import service as names
-from ladderholdout.integrations.mlflow.service import Places, faults_named, hushed, places
-from ladderholdout.integrations.mlflow.uris import printable_uri
 from ladderholdout.ledger.fold import Head
 from ladderholdout.ledger.log import Progress
-
-if TYPE_CHECKING:
-    from mlflow.entities import Run
-
 
 # The tags of a run that was brought up to date: its last submission, and the chain's end.
 _ANCHOR = re.compile(r"(\d+) (\d+) ([0-9a-f]{64})")
@@ -156,56 +147,29 @@ def export(
     >>> folder.cleanup()
     """
     ladder = ladder_of(holdout)
-    runs.stated(run_id, experiment)
+    runs.check_stated(run_id, experiment)
     if raw is not None:
         choice("raw", raw, RAW_POLICIES)
-    where = places(tracking_uri, audit_tracking_uri)
-    with without_frames, hushed():  # frames hold what was to be sent
-        wish = _settled(ladder, where.analyst, run_id, experiment, raw)
-        stores = {names.ANALYST: where.analyst, names.AUDIT: where.audit}
-        return tuple(
-            replace(one, store=printable_uri(stores[one.kind]))
-            for one in _exported(ladder, where, wish, progress)
-        )
-
-
-def _exported(
-    holdout: OpenLadder, where: Places, wish: runs.RunChoice, progress: Progress | None
-) -> Iterator[Exported]:
-    yield _analyst(holdout, where.analyst, wish, progress)
-    if not wish.sealed or holdout.execute(commands.State()).opened is not None:
-        runs.disclose(holdout, where)
-        copy = runs.audit_run(holdout, where.audit)
-        done = Exported(names.AUDIT, copy.run_id, copy.bring(progress), copy.last)
-        copy.describe()
-        yield done
-
-
-def _settled(
-    holdout: OpenLadder, uri: str, run_id: str | None, experiment: str | None, raw: str | None
-) -> runs.RunChoice:
-    known = runs.known_runs(holdout, uri, names.ANALYST)
-    if known and raw is None:
-        raw = known[-1].data.tags.get(names.RAW)
-    sealed = raw == "sealed"
-    if run_id is None and experiment is None:
-        run_id = runs.own_run(uri)
-    if run_id is None and known:
-        run_id = str(known[-1].info.run_id)
-    if run_id is None and experiment is None:
-        return runs.new_run(uri, sealed)
-    return runs.RunChoice(run_id, experiment, None, sealed)
-
-
-def _analyst(
-    holdout: OpenLadder, uri: str, wish: runs.RunChoice, progress: Progress | None
-) -> Exported:
-    copy = runs.analyst_run(holdout, uri, wish)
-    done = Exported(names.ANALYST, copy.run_id, copy.bring(progress), copy.last)
-    copy.describe()
-    if wish.run_id is None:
-        copy.end()
-    return done
+    where = names.places(tracking_uri, audit_tracking_uri)
+    with without_frames, names.hushed():  # frames hold what was to be sent
+        known = runs.known_runs(ladder, where.analyst, names.ANALYST)
+        if known and raw is None:
+            raw = known[-1].data.tags.get(names.RAW)
+        if run_id is None and experiment is None:
+            run_id = runs.own_run(where.analyst)
+        if run_id is None and known:
+            run_id = str(known[-1].info.run_id)
+        wish = runs.choice_of(where.analyst, run_id, experiment, raw == "sealed")
+        copies = runs.Copies(ladder, where, wish)
+        done = []
+        for kind, bring in ((names.ANALYST, copies.analyst), (names.AUDIT, copies.audit)):
+            sent = bring(progress)
+            if kind in copies.by_kind:  # else it is sealed
+                copy = copies.by_kind[kind]
+                copy.describe()
+                store = names.printable_uri(copy.uri)
+                done.append(Exported(kind, copy.run_id, sent, copy.last, store))
+    return tuple(done)
 
 
 def anchors(
@@ -247,18 +211,15 @@ def anchors(
     >>> folder.cleanup()
     """
     ladder = ladder_of(holdout)
-    where = places(tracking_uri, audit_tracking_uri)
-    with hushed():
+    where = names.places(tracking_uri, audit_tracking_uri)
+    with names.hushed():
         return tuple(
             Anchor(kind, run.info.run_id, int(found[1]), Head(int(found[2]), found[3]))
             for kind, uri in ((names.ANALYST, where.analyst), (names.AUDIT, where.audit))
             for run in runs.known_runs(ladder, uri, kind)
-            if (found := _ANCHOR.fullmatch(_stated(run)))
+            for tags in (run.data.tags,)
+            if (found := _ANCHOR.fullmatch(f"{tags.get(names.ENTRIES)} {tags.get(names.HEAD)}"))
         )
-
-
-def _stated(run: Run) -> str:
-    return " ".join(run.data.tags.get(name, "") for name in (names.ENTRIES, names.HEAD))
 
 
 def attach(
@@ -309,9 +270,9 @@ def attach(
     >>> folder.cleanup()
     """
     ladder = ladder_of(holdout)
-    uri = places(None, audit_tracking_uri).audit
-    with hushed():
+    uri = names.places(None, audit_tracking_uri).audit
+    with names.hushed():
         copy = runs.audit_run(ladder, uri)
-        with faults_named(uri):
+        with names.faults_named(uri, quoted=False):
             copy.client.log_artifact(copy.run_id, os.fspath(path))
     return copy.run_id

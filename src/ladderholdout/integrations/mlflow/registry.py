@@ -17,7 +17,6 @@ from ladderholdout.guard.open_ladder import HasLadder, OpenLadder, Origin, ladde
 from ladderholdout.guard.printing import number
 from ladderholdout.guard.views import Status, incumbent_named
 from ladderholdout.integrations.mlflow import service as names
-from ladderholdout.integrations.mlflow.uris import is_own
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -131,7 +130,7 @@ def certify_version(
     ladder, name = ladder_of(holdout), text("name", name)
     uri = names.places(tracking_uri, None).analyst
     with names.hushed():
-        client = _client(uri, registry_uri)
+        client = names.connect(uri, registry_uri)
         with names.faults_named(uri):
             found = client.get_model_version(name, str(version))
         run_id = found.run_id
@@ -160,18 +159,11 @@ def certify_version(
             return _attached(client, run_id, described)
 
 
-def _client(uri: str, registry_uri: str | None) -> MlflowClient:
-    from mlflow import MlflowClient
-
-    names.connect(uri)  # it answers, and at once
-    return MlflowClient(tracking_uri=uri, registry_uri=registry_uri)
-
-
 def _loaded(uri: str, registry_uri: str | None, version: ModelVersion) -> Any:
     """Let MLflow load the model of a version, from where it has its models."""
     import mlflow
 
-    if not is_own(uri) or registry_uri not in (None, mlflow.get_registry_uri()):
+    if not names.is_own(uri) or registry_uri not in (None, mlflow.get_registry_uri()):
         raise InvalidArgument(
             "model",
             "given where the registry is not MLflow's own setting",
@@ -180,7 +172,10 @@ def _loaded(uri: str, registry_uri: str | None, version: ModelVersion) -> Any:
         )
     with names.faults_named(uri):
         found = mlflow.pyfunc.load_model(f"models:/{version.name}/{version.version}")
-    return names.raw_model(found) or found
+        try:
+            return found.get_raw_model()
+        except NotImplementedError:  # of a kind that has no other model behind MLflow's
+            return found
 
 
 def _check_incumbent(ladder: OpenLadder, model: Any, version: ModelVersion) -> int | None:

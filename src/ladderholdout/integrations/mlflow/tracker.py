@@ -7,17 +7,12 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from ladderholdout.errors import LadderHoldoutError, TrackingWarning, warn
-from ladderholdout.guard import commands
+from ladderholdout.guard.open_ladder import OpenLadder
+from ladderholdout.integrations.mlflow import runs
 from ladderholdout.integrations.mlflow import service as names
-from ladderholdout.integrations.mlflow.runs import analyst_run, audit_run, claim, disclose, remedy
-from ladderholdout.integrations.mlflow.service import Places, hushed, reachable
-
-if TYPE_CHECKING:
-    from ladderholdout.guard.open_ladder import OpenLadder
-    from ladderholdout.integrations.mlflow.copying import Copy
 
 _PERIOD, _AFTER_FAULT = 0.5, 5.0
 """Seconds between two readings of the ledger."""
@@ -63,25 +58,22 @@ class Tracking:
     def __init__(
         self,
         holdout: OpenLadder,
-        places: Places,
+        places: names.Places,
         run_id: str | None,
         experiment: str | None,
         *,
         sealed: bool,
     ) -> None:
-        self._holdout, self._places = holdout, places
-        self._wish = claim(holdout, places, run_id, experiment, sealed)
+        wish = runs.claim(holdout, places, run_id, experiment, sealed)
+        self._copies = runs.Copies(holdout, places, wish)
         if not sealed:
-            disclose(holdout, places)
-        self._copies: dict[str, Copy] = {}
+            self._copies.disclose()
         self._status = "FINISHED"
         self._turn = threading.Condition()
         self._asked, self._done, self._closing = 1, 0, False  # it reads at once
         self._fault: str | None = "Nothing was sent yet."
         # Of the note and the picture, which are sent once, at the end.
         self._bare: str | None = None
-        # The server that the thread is at.
-        self._at = places.analyst
         self._process = os.getpid()
         # A daemon: a request that hangs must not keep the interpreter from ending.
         self._thread = threading.Thread(target=self._work, name="ladderholdout-mlflow", daemon=True)
@@ -91,17 +83,17 @@ class Tracking:
     @property
     def run_id(self) -> str | None:
         """The analyst's run; None as long as the server has not given it."""
-        return self._id(names.ANALYST)
+        return self._run_of(names.ANALYST)
 
     @property
     def audit_run_id(self) -> str | None:
         """The ladder's audit run; None as long as there is none."""
-        return self._id(names.AUDIT)
+        return self._run_of(names.AUDIT)
 
     @property
     def sent(self) -> int:
         """The number of the last submission that the analyst's run is known to hold."""
-        copy = self._copies.get(names.ANALYST)
+        copy = self._copies.by_kind.get(names.ANALYST)
         return 0 if copy is None else copy.last
 
     def flush(self, timeout: float = PATIENCE) -> bool:
@@ -149,9 +141,6 @@ class Tracking:
         1
         >>> folder.cleanup()
         """
-        self._close(timeout)
-
-    def _close(self, timeout: float) -> None:
         if self._closing or os.getpid() != self._process:
             return
         atexit.unregister(self.close)
@@ -166,8 +155,7 @@ class Tracking:
             self._warn(f"The note and the picture of the run are not in MLflow. {self._bare}")
 
     def _warn(self, what: str) -> None:
-        command = remedy(self._holdout, self._places, self._wish, self.run_id)
-        warn(f"{what} {command} brings MLflow up to date.", TrackingWarning)
+        warn(f"{what} {self._copies.remedy()} brings MLflow up to date.", TrackingWarning)
 
     def __enter__(self) -> Self:
         return self
@@ -175,7 +163,7 @@ class Tracking:
     def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
         if kind is not None:
             self._status = "KILLED" if kind is KeyboardInterrupt else "FAILED"
-        self._close(PATIENCE)
+        self.close()
 
     def __repr__(self) -> str:
         state = "closed" if self._closing else "open"
@@ -187,18 +175,18 @@ class Tracking:
         while self._thread.is_alive() and (left := end - time.monotonic()) > 0:
             self._thread.join(min(_PERIOD, left))
             # Only the server that it is at: the other one may answer, and slowly.
-            at = self._at
-            if self._thread.is_alive() and not reachable(at) and self._at == at:
+            at = self._copies.at
+            if self._thread.is_alive() and not names.reachable(at) and self._copies.at == at:
                 return
 
-    def _id(self, kind: str) -> str | None:
-        copy = self._copies.get(kind)
+    def _run_of(self, kind: str) -> str | None:
+        copy = self._copies.by_kind.get(kind)
         return None if copy is None else copy.run_id
 
     # -- the thread -------------------------------------------------------------------
 
     def _work(self) -> None:
-        with hushed():
+        with names.hushed():
             while not self._round():
                 pass
 
@@ -208,40 +196,20 @@ class Tracking:
             period = _PERIOD if self._fault is None else _AFTER_FAULT
             self._turn.wait_for(lambda: self._closing or self._asked > self._done, period)
             asked, closing = self._asked, self._closing
+        copies, status = self._copies, self._status if closing else None
         # One server may be down and the other not.
-        faults = list(filter(None, (fault_of(self._analyst, closing), fault_of(self._audit))))
+        faults = list(
+            filter(None, (fault_of(copies.analyst, None, status), fault_of(copies.audit)))
+        )
         if closing and not faults:
-            self._bare = fault_of(self._describe)
+            self._bare = fault_of(copies.describe)
         with self._turn:
             self._fault, self._done = " ".join(faults) or None, asked
             self._turn.notify_all()
         return closing
 
-    def _describe(self) -> None:
-        for copy in self._copies.values():
-            self._at = copy.uri
-            copy.describe()
 
-    def _analyst(self, closing: bool) -> None:
-        self._at = self._places.analyst
-        if names.ANALYST not in self._copies:
-            copy = analyst_run(self._holdout, self._places.analyst, self._wish)
-            self._copies[names.ANALYST] = copy
-        self._copies[names.ANALYST].bring()
-        if closing and self._wish.run_id is None:
-            # The run is ours, so it is for us to end it.
-            self._copies[names.ANALYST].end(self._status)
-
-    def _audit(self) -> None:
-        if self._wish.sealed and self._holdout.execute(commands.State()).opened is None:
-            return
-        self._at = self._places.audit
-        if names.AUDIT not in self._copies:
-            self._copies[names.AUDIT] = audit_run(self._holdout, self._places.audit)
-        self._copies[names.AUDIT].bring()
-
-
-def fault_of(step: Callable[..., None], *given: Any) -> str | None:
+def fault_of(step: Callable[..., object], *given: Any) -> str | None:
     """Take a step and report what went wrong, without any part of what was sent."""
     try:
         step(*given)

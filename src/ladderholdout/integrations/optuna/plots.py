@@ -67,12 +67,10 @@ def plot_ladder(holdout: HasLadder, study: Study, *, ax: Axes | None = None) -> 
         raise InvalidArgument("study", "one with a single objective", came)
     ladder, ax = ladder_of(holdout), pictures.axes_or_new(ax)
     certificate = ladder.execute(commands.Status()).certificate
-    if certificate.low is not None and certificate.high is not None:
-        ax.axhspan(
-            certificate.low, certificate.high, color=pictures.GREEN, alpha=0.15, lw=0,
-            label="certificate",
-        )  # fmt: skip
     every = study.get_trials(deepcopy=False)
+    if certificate.low is not None and certificate.high is not None:
+        ends = -0.5, len(every) - 0.5
+        pictures.banded(ax, ends, certificate.low, certificate.high)
     done = (trial for trial in every if trial.state is TrialState.COMPLETE)
     inner = {trial.number: _inner_score(study, trial) for trial in done}
     ax.plot(

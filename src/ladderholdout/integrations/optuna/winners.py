@@ -15,10 +15,10 @@ from optuna.trial import FrozenTrial, TrialState
 from ladderholdout.arguments import as_given, function, whole, whole_or_auto
 from ladderholdout.errors import InvalidArgument, LadderHoldoutWarning, NotIncumbentWarning, warn
 from ladderholdout.guard import commands
-from ladderholdout.guard.batches import Finalist, held_by, ranked
-from ladderholdout.guard.open_ladder import HasLadder, OpenLadder, announced, ladder_of
+from ladderholdout.guard.batches import Batch, Finalist, held_by, ranked
+from ladderholdout.guard.open_ladder import HasLadder, OpenLadder, ladder_of
 from ladderholdout.guard.record_views import smallest_step
-from ladderholdout.guard.seen import new_batch, note_shown
+from ladderholdout.guard.seen import note_shown
 from ladderholdout.guard.settings import parted
 from ladderholdout.guard.views import Release, Submission, incumbent_named, overtaken
 from ladderholdout.integrations.all_rows import fitted_on_all, given_to
@@ -129,13 +129,7 @@ class Gate:
 
     def __call__(self, study: Study, trial: FrozenTrial) -> None:
         """Ask the holdout if this trial is the study's best so far."""
-        if len(study.directions) > 1:
-            raise InvalidArgument(
-                "study",
-                "one with a single objective, whose best value the gate watches",
-                f"one with {len(study.directions)}",
-                f"Leave the gate out, and submit the Pareto front at the end: {_FRONT}.",
-            )
+        _check_single(study)
         if trial.state is not TrialState.COMPLETE or _best_number(study) != trial.number:
             return
         candidate = _built(self._build, trial)
@@ -159,7 +153,16 @@ class Gate:
                 study.stop()
 
 
-_FRONT = "holdout.finalists([objective.candidate(trial).model for trial in study.best_trials])"
+def _check_single(study: Study) -> None:
+    """Refuse a study of several objectives, none of whose trials is the best."""
+    if len(study.directions) > 1:
+        raise InvalidArgument(
+            "study",
+            "one with a single objective, which names the best",
+            f"one with {len(study.directions)}",
+            "Submit the models of its Pareto front, without a gate: "
+            "holdout.finalists([objective.candidate(trial).model for trial in study.best_trials]).",
+        )
 
 
 def finalists(
@@ -169,13 +172,7 @@ def finalists(
     ladder, k = ladder_of(holdout, several=True), whole_or_auto("k", k)
     build = function("build", build, "a function of a trial")
     trials.a_study(study)
-    if len(study.directions) > 1:
-        raise InvalidArgument(
-            "study",
-            "one with a single objective, which names the best",
-            f"one with {len(study.directions)}",
-            f"Submit the models of its Pareto front: {_FRONT}.",
-        )
+    _check_single(study)
     done = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     feasible = [trial for trial in done if is_feasible(trial)]
     for trial in feasible:
@@ -187,22 +184,17 @@ def finalists(
     chosen = [feasible[at] for at in order[:count]]
     if isinstance(build, Objective):
         propose_range(build, chosen[0])
-    batch = new_batch()
-    # All are built before the first is shown, so that none can depend on an answer.
-    candidates = [_built(build, trial) for trial in chosen]
-    predictions = [ladder.fix(trials.predictions_of(ladder, candidate)) for candidate in candidates]
-    origins = [
-        trials.origin_of(candidate, trials.context_of(study, trial), _key_of(study, trial))
-        for trial, candidate in zip(chosen, candidates, strict=True)
-    ]
-    releases = []
-    answers = ladder.submit_all(predictions, announced(batch, origins))
-    for trial, release in zip(chosen, answers, strict=True):
+    with Batch(ladder) as batch:
+        # All are built before the first is shown, so that none can depend on an answer.
+        for trial in chosen:
+            candidate, context = _built(build, trial), trials.context_of(study, trial)
+            origin = trials.origin_of(candidate, context, _key_of(study, trial))
+            batch.add(trials.predictions_of(ladder, candidate), origin)
+    for trial, release in zip(chosen, batch.releases, strict=True):
         _keep_number(study, trial, ladder, release)
-        releases.append(release)
-    _, held = held_by(ladder, releases)
-    inner = (trials.in_direction(study, trial.value or 0.0) for trial in chosen)
-    return tuple(map(Finalist, chosen, inner, releases, held))
+    _, held = held_by(ladder, batch.releases)
+    inner = (scores[at] for at in order)
+    return tuple(map(Finalist, chosen, inner, batch.releases, held))
 
 
 def _folds(feasible: Sequence[FrozenTrial]) -> list[list[float]] | None:
