@@ -15,6 +15,7 @@ import ladderholdout.leaderboard.standings as module
 from ladderholdout import LadderHoldout
 from ladderholdout.certificates.codes import LadderTranscript
 from ladderholdout.errors import InvalidArgument
+from ladderholdout.guard.open_ladder import Origin
 from ladderholdout.leaderboard import Leaderboard
 from tests.cli.test_cli import output
 from tests.leaderboard.test_rounds import BOTH, findings
@@ -54,6 +55,28 @@ def test_no_certificate_at_the_price_of_the_latest_is_narrower_than_its_own(
     latest = max(own, key=lambda row: row.since)
     again = next(row for row in alike if row.account == latest.account)
     assert wider and (rounds or again.high - again.low < 1.05 * (latest.high - latest.low))  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    "stated", [{"size": 400}, {"place": 300}], ids=["a size", "a place without one"]
+)
+def test_nor_where_somebody_searched_the_board_by_a_grid(
+    stated: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A member of a larger batch than that of the latest pays for its own."""
+    X, y = coins(N)
+    board = Leaderboard(X, y, scoring="accuracy", name="spring", ledger="memory")
+    for account, count in (("Ada", 200), ("Ben", 210), ("Cyd", 120)):
+        board.submit(account, hits(y, count))
+    mine = LadderHoldout.open("spring", account="Ada", ladder="leaderboard", ledger=board.ledger)
+    assert mine.__ladder__.submit(hits(y, 270), Origin(batch="a grid", **stated)).improved
+    board.submit("Ben", hits(y, 250))
+    own = board.standings()
+    monkeypatch.setattr(module, "MANY", 2)
+    module._known.clear()
+    for one, other in zip(own, board.standings(), strict=True):
+        assert one.account == other.account
+        assert other.low <= one.low + 1e-12 and one.high - 1e-12 <= other.high  # type: ignore[operator]
 
 
 ladders = st.integers(2, 60).flatmap(

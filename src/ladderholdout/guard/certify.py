@@ -142,7 +142,7 @@ def certificates_of(
         As for `certificate_of`.
     latest : LadderRecord or None
         That whose incumbent is the latest, at whose price all are certified if that is right:
-        unless requests are counted, or places of batches whose size was not announced. What had
+        unless requests are counted, or places of batches whose size was not known. What had
         been released when it was chosen goes on from what had been released when any other was,
         and the code of what goes on is not shorter: so none of them is narrower than its own, and
         one transcript is counted in place of one for each (docs/background/leaderboards.md, many
@@ -151,14 +151,14 @@ def certificates_of(
     bars = counting.bars_on(tx, ladders[0].holdout_id) if ladders else {}
     stated = metric, guard, confidence, bars
     selection = None if latest is None else selection_of(tx, latest, *stated)
-    of = selection.transcript if isinstance(selection, Selection) else None
-    if not isinstance(selection, Selection) or of is None or of.on_request or of.size is None:
+    sizes = [it.chosen.size if it.chosen.batch else 1 for it in ladders if it.chosen is not None]
+    if not isinstance(selection, Selection) or None in sizes or selection.transcript.on_request:
         return [certificate_of(tx, ladder, *stated) for ladder in ladders]
     # Any of them may have been a member of the largest batch.
-    sizes = tx.fold(selection.ladder.holdout_id).sizes.values()
-    priced = replace(of, place=1, size=max(of.size, *sizes, 1))
+    of, announced = selection.transcript, tx.fold(selection.ladder.holdout_id).sizes.values()
+    places = math.log(max(*filter(None, sizes), *announced, 1)) - math.log(of.size or 1)
     alone = transcripts.Transcript.alone()
-    alike = replace(alone, shown=priced.log_count() - alone.log_count())
+    alike = replace(alone, shown=of.log_count() + places - alone.log_count())
     selection = replace(selection, transcript=alike, recorded=None)
     known: dict[float, ScoreCertificate] = {}
     certificates = []
