@@ -26,16 +26,17 @@ class LadderStoppingCallback(adapter.Network, keras.callbacks.Callback):
     Parameters
     ----------
     holdout : LadderHoldout
-    patience, **rule
-        `patience`, `min_rounds` and `context` of `LadderStopping`; a round is an epoch.
+    patience : int, default=10
+        As that of `LadderStopping`; a round is an epoch.
     predict : callable, optional
         ``predict(model, X)`` returns the model's output on the holdout's rows, for models that
         take something else than one array of them or have several outputs.
     batch_size : int, optional
         How many rows the model is given at a time; by default 32, as in ``model.predict``.
-    classes : array-like, optional
-        The holdout's classes in the order of the model's outputs; they have to be stated where
-        they are not the numbers 0 to k - 1.
+    **settings
+        `min_rounds` and `context` of `LadderStopping`, and ``classes``, an array-like: the
+        holdout's classes in the order of the model's outputs; they have to be stated where they are
+        not the numbers 0 to k - 1.
     link : callable, optional
         From logits, as a NumPy array, to probabilities: `scipy.special.expit` for one output,
         ``functools.partial(scipy.special.softmax, axis=1)`` for one output per class. No library

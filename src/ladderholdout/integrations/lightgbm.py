@@ -37,13 +37,14 @@ class LadderStoppingCallback(adapter.Adapter):
     Parameters
     ----------
     holdout : LadderHoldout
-    patience, **rule
-        `patience`, `min_rounds` and `context` of `LadderStopping`.
+    patience : int, default=10
+        As that of `LadderStopping`.
     init_score : array-like, shape (n,) or (n, C), optional
         That of the holdout's rows, where the training rows have one: LightGBM keeps none in
         its model.
-    classes : array-like, optional
-        The holdout's classes in the order of the model's columns. An estimator knows its own;
+    **settings
+        `min_rounds` and `context` of `LadderStopping`, and ``classes``, an array-like: the
+        holdout's classes in the order of the model's columns. An estimator knows its own;
         ``lightgbm.train`` learns the numbers 0 to k - 1, so that others have to be stated.
 
     Examples

@@ -26,17 +26,18 @@ class LadderStoppingCallback(TorchStopping, Callback):
     Parameters
     ----------
     holdout : LadderHoldout
-    patience, **rule
-        `patience`, `min_rounds` and `context` of `LadderStopping`; a round is an epoch.
+    patience : int, default=10
+        As that of `LadderStopping`; a round is an epoch.
     predict : callable or DataLoader, optional
         ``predict(module, X)`` returns the module's output on the holdout's rows. A loader
         yields them batch by batch, in their order, and each goes through the module's
         ``predict_step``. By default the module is called on the rows as one tensor.
     batch_size : int, optional
         How many rows the module is given at a time if `predict` does not state it; by default 1024.
-    classes : array-like, optional
-        The holdout's classes in the order of the module's outputs; they have to be stated where
-        they are not the numbers 0 to k - 1.
+    **settings
+        `min_rounds` and `context` of `LadderStopping`, and ``classes``, an array-like: the
+        holdout's classes in the order of the module's outputs; they have to be stated where they
+        are not the numbers 0 to k - 1.
     link : callable, optional
         From logits, as a NumPy array, to probabilities: `scipy.special.expit` for one output,
         ``functools.partial(scipy.special.softmax, axis=1)`` for one output per class. No library

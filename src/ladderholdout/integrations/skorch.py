@@ -29,15 +29,15 @@ def ladder_stopping(
     Parameters
     ----------
     holdout : LadderHoldout
-    patience, min_rounds, context
-        As for `LadderStopping`; a round is an epoch.
-    predict : callable, optional
-        ``predict(net, X)`` returns the net's output on the holdout's rows. By default the net
-        is asked as ``holdout.submit(net)`` asks it, with `predict`, or `predict_proba` where
-        the metric needs probabilities, in batches of the size of its own.
-    classes : array-like, optional
-        The holdout's classes in the order of the net's outputs. By default those that the net
-        itself learns; they have to be stated where these are others, such as numbers for texts.
+    patience : int, default=10
+        As that of `LadderStopping`; a round is an epoch.
+    **settings
+        `min_rounds` and `context` of `LadderStopping`, and two more. ``predict(net, X)`` returns
+        the net's output on the holdout's rows. By default the net is asked as
+        ``holdout.submit(net)`` asks it, with `predict`, or `predict_proba` where the metric needs
+        probabilities, in batches of the size of its own. ``classes``, an array-like: the holdout's
+        classes in the order of the net's outputs. By default those that the net itself learns; they
+        have to be stated where these are others, such as numbers for texts.
 
     Returns
     -------

@@ -33,15 +33,16 @@ class LadderStoppingCallback(adapter.Adapter, xgb.callback.TrainingCallback):
     Parameters
     ----------
     holdout : LadderHoldout
-    patience, **rule
-        `patience`, `min_rounds` and `context` of `LadderStopping`.
+    patience : int, default=10
+        As that of `LadderStopping`.
     dmatrix : mapping, optional
         Arguments for the `xgboost.DMatrix` of the holdout's rows. The value that marks
         missing cells is taken from the training rows where it is not stated here;
         ``base_margin`` has to be stated where the training rows have one.
-    classes : array-like, optional
-        The holdout's classes in the order of the numbers 0 to k - 1 that XGBoost learns; they
-        have to be stated where they are not these numbers.
+    **settings
+        `min_rounds` and `context` of `LadderStopping`, and ``classes``, an array-like: the
+        holdout's classes in the order of the numbers 0 to k - 1 that XGBoost learns; they have to
+        be stated where they are not these numbers.
 
     Examples
     --------
