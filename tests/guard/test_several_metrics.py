@@ -640,9 +640,8 @@ def test_workers_go_on_with_all_ladders(binary: Binary, tmp_path: Path) -> None:
     # first, of two workers either, and the other repeats it.
     assert results["is_incumbent"][asked.index(True)]
     assert results["is_incumbent"][search.best_index_]
-    # Whatever order they came in, each has its own place in the batch: nothing is unordered.
-    places = {one.place for name in THREE for one in entries_of(holdout[name])}
-    assert places == set(range(1, 25))
+    # Whatever order they came in, each is one of so many: by which metric is a part of the choice.
+    assert {one.size for name in THREE for one in entries_of(holdout[name])} == {24}
 
 
 # Studies
