@@ -11,19 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sklearn.compose import TransformedTargetRegressor
-from sklearn.linear_model import LogisticRegressionCV, RidgeClassifierCV, RidgeCV
-from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
-from sklearn.pipeline import Pipeline
-
 from ladderholdout import thirdparty
 from ladderholdout.errors import InvalidArgument
 from ladderholdout.guard.open_ladder import transformed
+from ladderholdout.integrations.training_rows import is_a
 from ladderholdout.thirdparty import Frame
 
 _SELECTION = "sklearn.feature_selection."
-SEARCHES = (GridSearchCV, RandomizedSearchCV, RidgeCV, RidgeClassifierCV, LogisticRegressionCV)
-"""What of scikit-learn asks a scorer about each fold, and passes rows and labels on."""
+_SEARCHES = "GridSearchCV", "RandomizedSearchCV"
+_LINEAR = "RidgeCV", "RidgeClassifierCV", "LogisticRegressionCV"
+_PIPELINE = "sklearn.pipeline", "Pipeline"
 
 
 def as_the_model_sees(X: Any) -> Any:
@@ -47,7 +44,7 @@ def as_the_model_sees(X: Any) -> Any:
     """
     around = [frame for frame in thirdparty.consumers() if frame.is_fit]
     for frame in around[1:]:
-        if isinstance(frame.owner, TransformedTargetRegressor):
+        if is_a(frame.owner, "sklearn.compose", "TransformedTargetRegressor"):
             raise InvalidArgument(
                 "regressor",
                 "fitted on the target itself",
@@ -55,7 +52,7 @@ def as_the_model_sees(X: Any) -> Any:
                 "Transform y before, and submit the predictions of each round transformed back: "
                 "LadderStopping(holdout).update(predictions).",
             )
-        other = frame.library == "sklearn" or isinstance(frame.owner, Pipeline)
+        other = frame.library == "sklearn" or is_a(frame.owner, *_PIPELINE)
         if other and frame.owner is not around[0].owner and not passes_on(frame):
             raise InvalidArgument(
                 "the model",
@@ -69,9 +66,8 @@ def as_the_model_sees(X: Any) -> Any:
 
 def steps_of(frames: Iterable[Frame]) -> tuple[Any, ...]:
     """Return the fitted pipelines among these fits that changed rows, the outermost first."""
-    owners = (frame.owner for frame in frames if isinstance(frame.owner, Pipeline))
-    changing = [owner[:-1] for owner in dict.fromkeys(owners) if len(owner.steps) > 1]
-    return tuple(reversed(changing))
+    owners = (frame.owner for frame in frames if is_a(frame.owner, *_PIPELINE))
+    return tuple(it[:-1] for it in dict.fromkeys(owners) if len(it.steps) > 1)[::-1]
 
 
 def passes_on(frame: Frame) -> bool:
@@ -80,9 +76,18 @@ def passes_on(frame: Frame) -> bool:
     A pipeline knows its own way to fit, and its last step alone has all steps before it.
     """
     owner = frame.owner
-    if isinstance(owner, Pipeline):
-        return type(owner).fit is Pipeline.fit and frame.name == "fit"
-    return owner is None or isinstance(owner, SEARCHES)
+    if is_a(owner, *_PIPELINE):
+        return type(owner).fit.__module__ == _PIPELINE[0] and frame.name == "fit"
+    return owner is None or is_search(owner)
+
+
+def is_search(owner: Any) -> bool:
+    """Return whether this estimator of scikit-learn's asks a scorer about each fold.
+
+    It passes rows and labels on.
+    """
+    known = (kind for kind in type(owner).__mro__ if kind.__module__.startswith("sklearn."))
+    return any(kind.__name__ in (*_SEARCHES, *_LINEAR) for kind in known)
 
 
 def name_of(frames: Iterable[Frame]) -> str:
@@ -107,7 +112,7 @@ def refuse_without_scorer(around: Sequence[Frame]) -> None:
         )
     if frame.is_tool and frame.name != "cross_val_predict":
         return
-    if not isinstance(frame.owner, SEARCHES):
+    if not is_search(frame.owner):
         if frame.module.startswith(_SELECTION):
             raise _refusal(frame)
         name = name_of(around)

@@ -108,13 +108,13 @@ def check_refit(holdout: OpenLadder, ended: Round) -> None:
     elif callable(refit):
         ladders = list(holdout.by_metric.values()) or ladders
     try:
-        picked = _picked(refit, results)
+        picked = _picked(refit, results) if _of_search(ladders[0], ended) else None
         incumbents = [ladder.execute(commands.State()).incumbent for ladder in ladders]
         submitted = [_submitted_in(ladder, results)[2] for ladder in ladders]
     # The search raises what its own function raises; whoever asks the holdout next gets its error.
     except Exception:
         return
-    if picked is None or not submitted[0]:
+    if picked is None:
         return
     holders = [
         row

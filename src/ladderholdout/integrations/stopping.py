@@ -21,6 +21,7 @@ from ladderholdout.guard.open_ladder import HasLadder, OpenLadder, Origin, Predi
 from ladderholdout.guard.seen import shown_last, submit_later, submitted
 from ladderholdout.guard.views import Release
 from ladderholdout.identity.copies import copy_of
+from ladderholdout.integrations.pipelines import as_the_model_sees
 from ladderholdout.integrations.rounds import Loud
 from ladderholdout.metrics import Metric
 from ladderholdout.metrics import arrays as forms
@@ -289,9 +290,6 @@ class LadderStopping:
         LadderHoldoutError
             Elsewhere: the same.
         """
-        # scikit-learn, which importing the package does not import.
-        from ladderholdout.integrations.pipelines import as_the_model_sees
-
         self._settled()
         with Loud():
             rows, classes = self._ladder.rows(checked=True), self._ladder.facts.classes

@@ -101,7 +101,7 @@ def _is_known(part: Any) -> bool:
     )
 
 
-def _is_a(part: Any, module: str, name: str) -> bool:
+def is_a(part: Any, module: str, name: str) -> bool:
     """Return whether something is of a class, whose module is imported by whoever has one."""
     imported = sys.modules.get(module)
     return imported is not None and isinstance(part, getattr(imported, name))
@@ -109,7 +109,7 @@ def _is_a(part: Any, module: str, name: str) -> bool:
 
 def _may_choose(part: Any) -> bool:
     """Return whether an estimator may choose some of its columns, by name or otherwise."""
-    if _is_a(part, *_CHOOSES) or _is_a(part, "sklearn.preprocessing", "FunctionTransformer"):
+    if is_a(part, *_CHOOSES) or is_a(part, "sklearn.preprocessing", "FunctionTransformer"):
         return True
     transforms = hasattr(type(part), "transform") and not hasattr(part, "estimator")
     return transforms and not _is_known(part)
@@ -120,7 +120,7 @@ def _check_named(parts: Sequence[Any], names: list[str] | None, known: list[str]
     asked = {
         name
         for part in parts
-        if _is_a(part, *_CHOOSES)
+        if is_a(part, *_CHOOSES)
         for *_, columns in part.transformers
         for name in ([columns] if isinstance(columns, str) else _texts(columns))
     }
