@@ -23,7 +23,7 @@ MOST = {
     "guard": 6_260,
     "holdout": 288,
     "identity": 892,
-    "integrations": 6_160,
+    "integrations": 6_164,
     "lab": 1_506,
     "leaderboard": 1_102,
     "ledger": 3_142,

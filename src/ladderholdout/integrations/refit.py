@@ -69,7 +69,7 @@ def select(holdout: OpenLadder, cv_results: Mapping[str, Any] | None) -> int:
         }
         first = [row for row in rank if rank[row] == max(rank.values())]
         own = {entry.number for row in first for entry in submitted[row] if entry.first == last}
-        if len(first) > len(own):
+        if len(first) > len(own) and holdout.feedback == "incumbent":
             raise InvalidArgument(
                 "refit",
                 "holdout.select where it can be known which candidate is the incumbent",

@@ -305,14 +305,7 @@ def _given_to_fits(around: Sequence[Frame]) -> dict[str, Any]:
 def _check_consumer(holdout: open_ladder.OpenLadder, consumer: Frame, *, alone: bool) -> None:
     """Refuse a search that would not ask the guard, or not go by its answer."""
     if pipelines.library_of(consumer) == "dask_ml":
-        raise errors.InvalidArgument(
-            "cv",
-            "without the guarded fold in a search of dask-ml",
-            "holdout.split()",
-            "dask-ml weighs folds by their test rows, and the guarded one has none: search on the "
-            "training rows, holdout.guard(GridSearchCV(model, grid, cv=5)), or take scikit-learn's "
-            "search on dask's workers, joblib.parallel_config('dask').",
-        )
+        raise _refused_to_dask()
     if pipelines.library_of(consumer) != "sklearn":
         check_choices("search", getattr(consumer.owner, "param_distributions", None))
         if getattr(consumer.owner, "enable_pruning", False):
@@ -354,6 +347,17 @@ def _check_consumer(holdout: open_ladder.OpenLadder, consumer: Frame, *, alone: 
             "anything: give refit=holdout.select. What takes no such refit, as RidgeCV, is given "
             "cv=holdout.split().",
         )
+
+
+def _refused_to_dask() -> errors.InvalidArgument:
+    return errors.InvalidArgument(
+        "cv",
+        "without the guarded fold in a search of dask-ml",
+        "holdout.split()",
+        "dask-ml weighs folds by their test rows, and the guarded one has none: search on the "
+        "training rows, holdout.guard(GridSearchCV(model, grid, cv=5)), or take scikit-learn's "
+        "search on dask's workers, joblib.parallel_config('dask').",
+    )
 
 
 def _asks_for(scoring: Any, holdout: open_ladder.OpenLadder) -> bool:
@@ -480,6 +484,8 @@ def _rows_changed() -> errors.InvalidArgument:
 def _guarded(holdout: open_ladder.OpenLadder, estimator: Any) -> float | dict[str, float]:
     """Submit a candidate of a search, or what somebody asks about by hand or within a fit."""
     within, current = rounds.around()
+    if current is None and any(frame.library == "dask_ml" for frame in thirdparty.outside()):
+        raise _refused_to_dask()
     if current is None or within:
         steps = pipelines.steps_before(within, None if current is None else current.steps)
         origin = _after(steps, describe_estimator(estimator))
