@@ -161,7 +161,7 @@ def check_around(around: Sequence[Frame]) -> None:
     for frame in around[1:]:
         # A search of another library is known by what it takes.
         asks = hasattr(frame.owner, "cv") and hasattr(frame.owner, "scoring")
-        asks = asks and library_of(frame) != "sklearn" and not hasattr(frame.owner, "transform")
+        asks = asks and library_of(frame) != "sklearn" and hasattr(type(frame.owner), "predict")
         if not (frame.owner is around[0].owner or asks or passes_on(frame)):
             raise _refusal(frame)
 

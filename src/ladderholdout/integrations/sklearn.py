@@ -316,8 +316,8 @@ def _check_consumer(holdout: open_ladder.OpenLadder, consumer: Frame, *, alone: 
                 "A pruner that asked it after each epoch would use up its releases, and the "
                 "released score is flat between them: prune by scores of the training side.",
             )
-        if not hasattr(consumer.owner, "scoring"):
-            return  # folds taken by hand, within a fit of the user's own
+        if consumer.library != "sklearn":
+            return  # it may pick as it likes, and asks in a function of scikit-learn's
     scoring, refit = consumer.asked("scoring"), consumer.asked("refit")
     if not _asks_for(scoring, holdout):
         raise errors.InvalidArgument(
