@@ -226,10 +226,13 @@ def is_searching() -> bool:
     return any(frame.module.startswith(_TOOLS) for frame in caller().outward())
 
 
-def is_in_worker() -> bool:
-    """Return whether this thread runs a task of scikit-learn's and nothing shows what began it."""
+def task() -> Frame | None:
+    """Return the function of scikit-learn's that this thread runs as a worker; None outside of one.
+
+    Nothing shows what began it.
+    """
     frames = [frame for frame in caller().outward() if frame.library == "sklearn"]
-    return bool(frames) and frames[-1].place == TASK.place
+    return frames[-2] if len(frames) > 1 and frames[-1].place == TASK.place else None
 
 
 def raised_by(error: BaseException) -> str:
@@ -283,9 +286,8 @@ def is_in_fit(estimator: Any) -> bool:
 
 def running_trial() -> Trial | None:
     """Return the trial of OptunaSearchCV in whose midst this thread is, or None."""
-    frames = (frame for frame in caller().outward() if frame.place == ONE_TRIAL.place)
-    frame = next(frames, None)
-    return None if frame is None else frame.local("trial")
+    trial: Trial | None = local_of(ONE_TRIAL, "trial")
+    return trial
 
 
 def loop_of(run: Frame, objective: object) -> object | None:

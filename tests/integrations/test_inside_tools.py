@@ -32,12 +32,14 @@ from sklearn.ensemble import (
     StackingClassifier,
     VotingClassifier,
 )
+from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.feature_selection import RFECV, SelectKBest, SequentialFeatureSelector
 from sklearn.inspection import permutation_importance
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV, Ridge, RidgeCV
 from sklearn.metrics import accuracy_score, make_scorer
 from sklearn.model_selection import (
     GridSearchCV,
+    HalvingGridSearchCV,
     RandomizedSearchCV,
     cross_val_score,
     cross_validate,
@@ -50,6 +52,7 @@ from sklearn.multioutput import ClassifierChain
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
+from skopt import BayesSearchCV
 
 from ladderholdout import InvalidArgument, LadderHoldout, SearchStopped
 from ladderholdout.integrations.stopping import LadderStopping
@@ -409,8 +412,8 @@ def test_what_hands_on_rows_and_labels_is_answered(holdout: LadderHoldout, binar
 class Asks(LogisticRegression):
     """A model that asks about itself at the end of its fit, as early stopping does."""
 
-    def __init__(self, stopping: Any = None) -> None:
-        super().__init__(max_iter=2000)
+    def __init__(self, stopping: Any = None, tol: float = 1e-4) -> None:
+        super().__init__(max_iter=2000, tol=tol)
         self.stopping = stopping
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Asks:
@@ -435,6 +438,43 @@ def test_early_stopping_is_refused_where_rows_or_labels_may_be_others(
     assert untouched()
     GridSearchCV(model, {"stopping": [model.stopping]}, cv=2, refit=False).fit(X[1::2], y[1::2])
     assert holdout.status().submissions == 2
+
+
+SEARCHES: dict[str, Callable[[Any], Any]] = {
+    "halving": lambda model: HalvingGridSearchCV(model, {"tol": [1e-4, 1e-3]}, cv=2, refit=False),
+    "bayes": lambda model: BayesSearchCV(model, {"tol": (1e-4, 1e-3)}, n_iter=2, cv=2, refit=False),
+    "workers": lambda model: GridSearchCV(model, {"tol": [1e-4]}, cv=2, refit=False, n_jobs=2),
+}
+
+
+@pytest.mark.parametrize("kind", SEARCHES)
+def test_early_stopping_is_answered_inside_whatever_derives_from_scikit_learns_searches(
+    opened: Open, kind: str
+) -> None:
+    X, y = load_iris(return_X_y=True)
+    holdout = opened(X[::2], y[::2], overlap="ignore")
+    with parallel_config("threading"):
+        SEARCHES[kind](Asks(LadderStopping(holdout))).fit(X[1::2], y[1::2])
+    assert holdout.status().submissions >= 2
+
+
+@pytest.mark.parametrize("kind", ["bagging", "voting"])
+def test_early_stopping_is_refused_in_workers_of_what_may_change_rows(
+    opened: Open, untouched: Any, kind: str
+) -> None:
+    """There the function that the worker runs is all that shows what began it."""
+    X, y = load_iris(return_X_y=True)
+    model = Asks(LadderStopping(opened(X[::2], y[::2], overlap="ignore")))
+    whole = {
+        "bagging": BaggingClassifier(model, n_estimators=2, n_jobs=2),
+        "voting": VotingClassifier([("a", model), ("b", logistic())], n_jobs=2),
+    }[kind]
+    with (
+        parallel_config("threading"),
+        pytest.raises(InvalidArgument, match="may have changed rows or labels"),
+    ):
+        whole.fit(X[1::2], y[1::2])
+    assert untouched()
 
 
 # -- permutations ------------------------------------------------------------------------------

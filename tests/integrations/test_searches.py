@@ -617,6 +617,15 @@ def test_for_a_step_of_a_pipeline_and_in_both_ways(opened: Open, way: str) -> No
     assert holdout.status().submissions == 0
 
 
+def test_in_what_derives_from_scikit_learns_searches(opened: Open) -> None:
+    holdout = opened()
+    wishes: dict[str, Any] = {"scoring": holdout, "cv": holdout.split(), "n_iter": 1}
+    search = BayesSearchCV(Told(), {"a": (1, 3)}, refit=False, **wishes)
+    with pytest.raises(OverlapError, match="eval_set"):
+        search.fit(X_TRAIN, y_train, eval_set=[PAIR])
+    assert holdout.status().submissions == 0
+
+
 def test_in_cross_validate_and_in_a_models_own_parameters(opened: Open) -> None:
     holdout = opened()
     with pytest.raises(OverlapError, match="eval_set"):

@@ -23,7 +23,7 @@ MOST = {
     "guard": 6_260,
     "holdout": 288,
     "identity": 892,
-    "integrations": 6_164,
+    "integrations": 6_161,
     "lab": 1_506,
     "leaderboard": 1_102,
     "ledger": 3_142,
@@ -37,7 +37,7 @@ MOST = {
     "remote": 923,
     "server": 2_255,
     "testing": 121,
-    "thirdparty": 192,
+    "thirdparty": 191,
     "vault": 600,
 }
 

@@ -18,7 +18,6 @@ from ladderholdout.integrations.training_rows import is_a
 from ladderholdout.thirdparty import Frame
 
 _SELECTION = "sklearn.feature_selection."
-_SEARCHES = "GridSearchCV", "RandomizedSearchCV"
 _LINEAR = "RidgeCV", "RidgeClassifierCV", "LogisticRegressionCV"
 _PIPELINE = "sklearn.pipeline", "Pipeline"
 
@@ -43,7 +42,10 @@ def as_the_model_sees(X: Any) -> Any:
         an estimator around it may have changed rows or labels in another way.
     """
     around = [frame for frame in thirdparty.consumers() if frame.is_fit]
-    for frame in around[1:]:
+    model = around[0].owner if around else None
+    others = [frame for frame in around if frame.owner is not model]
+    worker = thirdparty.task()
+    for frame in others if worker is None else [*others, worker]:
         if is_a(frame.owner, "sklearn.compose", "TransformedTargetRegressor"):
             raise InvalidArgument(
                 "regressor",
@@ -52,8 +54,8 @@ def as_the_model_sees(X: Any) -> Any:
                 "Transform y before, and submit the predictions of each round transformed back: "
                 "LadderStopping(holdout).update(predictions).",
             )
-        other = frame.library == "sklearn" or is_a(frame.owner, *_PIPELINE)
-        if other and frame.owner is not around[0].owner and not passes_on(frame):
+        is_known = frame.library == "sklearn" or is_a(frame.owner, *_PIPELINE)
+        if is_known and not passes_on(frame):
             raise InvalidArgument(
                 "the model",
                 "alone or in pipelines, where it stops by the ladder",
@@ -61,7 +63,7 @@ def as_the_model_sees(X: Any) -> Any:
                 "Stop there by rows of the training side, and ask about the whole once: "
                 "holdout.submit(whole_model).",
             )
-    return transformed(X, steps_of(around[1:]))
+    return transformed(X, steps_of(others))
 
 
 def steps_of(frames: Iterable[Frame]) -> tuple[Any, ...]:
@@ -78,16 +80,15 @@ def passes_on(frame: Frame) -> bool:
     owner = frame.owner
     if is_a(owner, *_PIPELINE):
         return type(owner).fit.__module__ == _PIPELINE[0] and frame.name == "fit"
-    return owner is None or is_search(owner)
+    if owner is None:
+        return frame.is_tool or frame.module == thirdparty.ONE_FIT.module
+    return is_search(frame)
 
 
-def is_search(owner: Any) -> bool:
-    """Return whether this estimator of scikit-learn's asks a scorer about each fold.
-
-    It passes rows and labels on.
-    """
-    known = (kind for kind in type(owner).__mro__ if kind.__module__.startswith("sklearn."))
-    return any(kind.__name__ in (*_SEARCHES, *_LINEAR) for kind in known)
+def is_search(frame: Frame) -> bool:
+    """Return whether scikit-learn asks a scorer about each fold here, and passes rows on."""
+    asks = frame.module.startswith(thirdparty.FIT.module)  # in whatever derives from its searches
+    return asks or any(is_a(frame.owner, "sklearn.linear_model", name) for name in _LINEAR)
 
 
 def name_of(frames: Iterable[Frame]) -> str:
@@ -112,7 +113,7 @@ def refuse_without_scorer(around: Sequence[Frame]) -> None:
         )
     if frame.is_tool and frame.name != "cross_val_predict":
         return
-    if not is_search(frame.owner):
+    if not is_search(frame):
         if frame.module.startswith(_SELECTION):
             raise _refusal(frame)
         name = name_of(around)
@@ -139,7 +140,7 @@ def steps_before(around: Sequence[Frame], known: tuple[Any, ...] | None = None) 
         the search runs in a worker, where what is around it cannot be seen.
     """
     check_around(around)
-    if known is None and thirdparty.is_in_worker():
+    if known is None and thirdparty.task() is not None:
         raise InvalidArgument(
             "n_jobs",
             "1 around a search that asks the holdout, and for folds of one's own in it",

@@ -232,8 +232,6 @@ def _key(value: Any) -> str:
 
 
 def _of_search(holdout: OpenLadder, ended: Round) -> list[Submission]:
-    if ended.search is None:
-        return []
     asked = commands.History(limit=commands.ALL, search=ended.search)
     return list(holdout.execute(asked).submissions)
 

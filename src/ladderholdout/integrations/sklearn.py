@@ -182,8 +182,7 @@ class GuardedSplit:
         if self._guarded:
             around = [*thirdparty.consumers()]
             try:
-                if not (around and hasattr(around[0].owner, "aggressive_elimination")):
-                    pipelines.refuse_without_scorer(around)
+                pipelines.refuse_without_scorer(around)
             except errors.InvalidArgument as error:
                 raise _stopped(error) from error
             raise errors.InvalidArgument(
@@ -291,7 +290,7 @@ def _batch_of(consumer: Frame) -> tuple[bool, int | None]:
 def _given_to_fits(around: Sequence[Frame]) -> dict[str, Any]:
     """Return what the fits of a search are given beside the rows, and its own parameters."""
     for frame in around:
-        if isinstance(frame.owner, GridSearchCV | RandomizedSearchCV):
+        if frame.place == thirdparty.FIT.place:
             own = frame.owner.get_params(deep=True)
         elif frame.name == "cross_validate":
             model = frame.asked("estimator")
@@ -378,11 +377,7 @@ def _may_ask(scorer: Any) -> bool:
 
 
 def score(
-    holdout: open_ladder.OpenLadder,
-    estimator: Any,
-    X: Any,
-    y: Any,
-    sample_weight: Any = None,
+    holdout: open_ladder.OpenLadder, estimator: Any, X: Any, y: Any, sample_weight: Any = None
 ) -> float | dict[str, float]:
     """Score an estimator by the scorer rule; see `LadderHoldout.__call__`."""
     with rounds.Loud():
